@@ -1,0 +1,127 @@
+package storetest
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/a2a-sidecar/a2a-sidecar/contextid"
+	"github.com/a2a-sidecar/a2a-sidecar/lineage"
+	"github.com/a2a-sidecar/a2a-sidecar/sessions"
+)
+
+// Model is the reference store: plain maps and slices under one lock. It keeps
+// no counters: whatever an admission counts is counted afresh, so that nothing
+// can drift. It is slow, forgets everything with the process, and is there to
+// be read and compared with.
+type Model struct {
+	now    func() time.Time
+	secret []byte
+
+	mu       sync.Mutex // guards everything below
+	trees    map[string]*modelTree
+	bindings map[sessions.BindingKey]sessions.Binding
+}
+
+var _ sessions.Store = (*Model)(nil)
+
+// NewModel returns an empty store whose clock is now.
+func NewModel(now func() time.Time) *Model {
+	secret := make([]byte, contextid.KeySize)
+	rand.Read(secret) // never fails (crypto/rand)
+	return &Model{
+		now: now, secret: secret,
+		trees:    map[string]*modelTree{},
+		bindings: map[sessions.BindingKey]sessions.Binding{},
+	}
+}
+
+// Apply implements [sessions.Store].
+func (m *Model) Apply(_ context.Context, ops []*sessions.Op) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, op := range ops {
+		switch {
+		case op.Admit != nil:
+			op.Grant, op.Err = m.admit(op.Admit)
+		case op.Progress != nil:
+			op.Err = m.progress(op.Progress)
+		}
+	}
+}
+
+// Find implements [sessions.Store].
+func (m *Model) Find(_ context.Context, key sessions.BindingKey) (sessions.Binding, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	b, ok := m.bindings[key]
+	if !ok {
+		return sessions.Binding{}, fmt.Errorf("finding %s %s of agent %s: %w", key.Kind, key.ID, key.Agent, sessions.ErrNotFound)
+	}
+	return b, nil
+}
+
+// Claim implements [sessions.Store].
+func (m *Model) Claim(_ context.Context, key sessions.BindingKey, b sessions.Binding) (sessions.Binding, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.bind(key, b), nil
+}
+
+// bind makes key belong to b unless it belongs to something, and returns what
+// it belongs to.
+func (m *Model) bind(key sessions.BindingKey, b sessions.Binding) sessions.Binding {
+	if first, ok := m.bindings[key]; ok {
+		return first
+	}
+	m.bindings[key] = b
+	return b
+}
+
+// Unclaim implements [sessions.Store].
+func (m *Model) Unclaim(_ context.Context, key sessions.BindingKey, b sessions.Binding) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if held, ok := m.bindings[key]; !ok || held != b {
+		return nil
+	}
+	if t := m.trees[b.Root]; t != nil {
+		at := agentID{key.Agent, key.ID}
+		if key.Kind == sessions.BindContext && t.contexts[at] != nil || key.Kind == sessions.BindTask && t.tasks[at] != nil {
+			return nil
+		}
+	}
+	delete(m.bindings, key)
+	return nil
+}
+
+// Secret implements [sessions.Store].
+func (m *Model) Secret(context.Context) ([]byte, error) { return slices.Clone(m.secret), nil }
+
+// Renew implements [sessions.Store].
+func (m *Model) Renew(_ context.Context, runs []sessions.RunRef, lease time.Duration) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	now := m.now()
+	for _, ref := range runs {
+		t := m.trees[ref.Root]
+		if t == nil {
+			continue
+		}
+		r := t.run(ref.Run)
+		if r == nil || r.State != lineage.Active || r.detached || r.gen != ref.Gen || r.lapsed(now) {
+			continue
+		}
+		r.lease, r.length = now.Add(lease), lease
+	}
+	return nil
+}
+
+// Ping implements [sessions.Store].
+func (m *Model) Ping(context.Context) error { return nil }
+
+// Close implements [sessions.Store].
+func (m *Model) Close() error { return nil }

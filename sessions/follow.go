@@ -1,0 +1,40 @@
+package sessions
+
+import (
+	"context"
+	"errors"
+
+	"github.com/a2a-sidecar/a2a-sidecar/lineage"
+)
+
+// Follow watches a call that asks about a task without sending to it (get,
+// cancel, subscribe, push configuration): what the agent answers may be how a
+// run ended that nobody held any more. It takes no place and is held to no cap.
+//
+// The error is ErrNotFound for a task that no recorded run made, and a
+// *lineage.Refusal for another principal's: to know a task's id is not to own
+// it. The run must be ended with End.
+func (r *Record) Follow(ctx context.Context, agent *Agent, principal, traceID, taskID string) (*Run, error) {
+	b, err := r.find(ctx, BindTask, agent.Name, taskID)
+	if errors.Is(err, ErrUnavailable) {
+		return nil, ErrNotFound // nothing can be looked up now; the agent is the judge
+	}
+	if err != nil {
+		return nil, err
+	}
+	if b.Principal != principal {
+		refusal := &lineage.Refusal{Reason: lineage.ContextForbidden, Agent: agent.Name}
+		if r.opts.Hooks.Refused != nil {
+			r.opts.Hooks.Refused(agent.Name, refusal.Reason)
+		}
+		return nil, refusal
+	}
+	run := &Run{record: r, agent: agent, trace: traceID, whose: principal, task: taskID, follows: true, settled: true}
+	if s, ok := r.known.Get(BindingKey{BindTask, agent.Name, taskID}); ok {
+		run.session, run.contextID = s, s.ContextID
+		run.lineage = lineage.Values{Session: s.ID, Branch: s.Branch, Depth: s.Depth}
+	}
+	run.session.Tree = b.Root
+	run.lineage.Root = b.Root
+	return run, nil
+}

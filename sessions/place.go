@@ -1,0 +1,219 @@
+package sessions
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/google/uuid"
+
+	"github.com/a2a-sidecar/a2a-sidecar/contextid"
+	"github.com/a2a-sidecar/a2a-sidecar/internal/wire"
+	"github.com/a2a-sidecar/a2a-sidecar/lineage"
+)
+
+// placed is a call with its place in a tree and its context decided, as far as
+// that can be done before the atomic step.
+type placed struct {
+	a       *Admission
+	answer  contextid.Answer
+	claimed bool // the context was claimed for this call, just now
+	guessed bool // the tree is a guess from the context that the caller named
+}
+
+// spot is where a call comes from.
+type spot struct {
+	root     string
+	caller   Caller
+	source   lineage.ParentSource
+	known    bool // by more than the catch-all
+	catchAll bool
+	guessed  bool
+}
+
+// place finds the tree and the caller of c (design: lineage), and then its
+// context. A task goes on in its own tree, whatever the headers say.
+func (r *Record) place(ctx context.Context, c Call) (placed, error) {
+	s, err := r.spot(ctx, c)
+	if err != nil {
+		return placed{}, err
+	}
+	return r.placeAt(ctx, c, s)
+}
+
+func (r *Record) spot(ctx context.Context, c Call) (spot, error) {
+	said, err := r.lineage(ctx, c)
+	if err != nil {
+		return spot{}, err
+	}
+	req := c.Request
+	if req.TaskID != "" {
+		b, err := r.find(ctx, BindTask, c.Agent.Name, req.TaskID)
+		switch {
+		case err == nil && b.Principal != c.Principal:
+			return spot{}, &lineage.Refusal{Reason: lineage.ContextForbidden, Agent: c.Agent.Name}
+		case err == nil && said.root == b.Root:
+			return said, nil
+		case err == nil:
+			return spot{root: b.Root, caller: Caller{SiblingOf: req.ContextID}, source: lineage.FromNone, known: true}, nil
+		case !errors.Is(err, ErrNotFound):
+			return spot{}, err
+		}
+	}
+	if said.root != "" {
+		return said, nil
+	}
+	if req.ContextID == "" {
+		return r.catchAll(c), nil
+	}
+	b, err := r.find(ctx, BindContext, c.Agent.Name, req.ContextID)
+	switch {
+	case err == nil && b.Principal == c.Principal:
+		return spot{root: b.Root, caller: Caller{SiblingOf: req.ContextID}, source: lineage.FromNone, known: true}, nil
+	case err == nil:
+		return r.catchAll(c), nil
+	case errors.Is(err, ErrNotFound):
+		return spot{root: req.ContextID, source: lineage.FromNone, known: true, guessed: true}, nil
+	default:
+		return spot{}, err
+	}
+}
+
+// lineage reads what the caller says of its own place: the headers, or the
+// coordinator's session where its SDK sends that. Its root is empty when the
+// caller says nothing.
+func (r *Record) lineage(ctx context.Context, c Call) (spot, error) {
+	s := spot{root: c.Root, caller: Caller{ContextID: c.Parent, Depth: c.Depth}, source: lineage.FromHeader, known: true}
+	switch sender := c.Request.SenderSession; {
+	case c.Root != "":
+	case c.Parent != "":
+		// Where this store has the caller's own session, that knows the root.
+		b, err := r.find(ctx, BindContext, r.opts.Local, c.Parent)
+		switch {
+		case err == nil:
+			s.root = b.Root
+		case errors.Is(err, ErrNotFound):
+			s.root = c.Parent
+		default:
+			return spot{}, err
+		}
+	case sender != "" && wire.CheckID("adk_session_id", sender) == nil:
+		s.root, s.caller.ContextID = sender, sender
+	}
+	return s, nil
+}
+
+// catchAll is where calls go that name no conversation: one tree for each
+// process and principal, so that no user's calls show up among another's.
+func (r *Record) catchAll(c Call) spot {
+	space := uuid.NewSHA1(uuid.NameSpaceOID, []byte(r.opts.CatchAll))
+	root := uuid.NewSHA1(space, []byte(c.Principal)).String()
+	return spot{root: root, source: lineage.FromNone, catchAll: true}
+}
+
+// placeAt decides the context of a call whose place in the tree is known.
+func (r *Record) placeAt(ctx context.Context, c Call, s spot) (placed, error) {
+	req, agent := c.Request, c.Agent
+	p := placed{guessed: s.guessed, a: &Admission{
+		Root: s.root, Principal: c.Principal, CatchAll: s.catchAll, Local: r.opts.Local, Caller: s.caller,
+		MainID: contextid.Fresh(), RemoteID: contextid.Fresh(), SessionID: contextid.Fresh(), RunID: contextid.Fresh(),
+		Agent: agent.Name, Kind: agent.Kind, Inherit: agent.Inherit, TTL: agent.TTL,
+		Turn: c.Turn, TraceID: c.TraceID, Source: s.source,
+		MessageID: req.MessageID, TaskID: req.TaskID,
+		Limits: agent.Limits, Owner: r.opts.Owner, Lease: r.opts.Lease,
+		Sent: r.sent(req),
+	}}
+	q := contextid.Question{
+		Mode: agent.ContextIDs, Isolate: agent.Isolate,
+		TaskID: req.TaskID != "", Named: req.ContextID != "", TreeKnown: s.known,
+	}
+	p.answer = contextid.Decide(q)
+	if p.answer.Action == contextid.Keep {
+		foreign, err := r.claim(ctx, &p, req.ContextID)
+		if err != nil {
+			return placed{}, err
+		}
+		if q.Foreign = foreign; foreign {
+			p.answer = contextid.Decide(q)
+		}
+	}
+	if p.answer.Crossed {
+		p.a.Crossed = req.ContextID
+	}
+	switch p.answer.Action {
+	case contextid.AsSent, contextid.Keep:
+		p.a.ContextID = req.ContextID
+		if req.ContextID != "" {
+			p.a.Resolve = ResolveContext
+		}
+	case contextid.Mint:
+		p.a.Isolated, p.a.ContextID = true, contextid.Fresh()
+	case contextid.Derive:
+		p.a.Resolve, p.a.ContextID = ResolveContext, contextid.Stable(r.secret, c.Principal, s.root, agent.Name)
+	case contextid.Bound:
+		p.a.Resolve = ResolveAgent
+	case contextid.Omit:
+		p.a.Isolated = agent.Isolate
+	}
+	return p, nil
+}
+
+// claim makes the context that a caller named this tree's before a message
+// goes there: the first tree to use a context owns it. It reports whether the
+// context is another tree's.
+func (r *Record) claim(ctx context.Context, p *placed, contextID string) (foreign bool, err error) {
+	mine := Binding{Root: p.a.Root, Principal: p.a.Principal}
+	holder, err := r.find(ctx, BindContext, p.a.Agent, contextID)
+	if errors.Is(err, ErrNotFound) {
+		key := BindingKey{BindContext, p.a.Agent, contextID}
+		if holder, err = r.opts.Store.Claim(ctx, key, mine); err == nil {
+			r.cache.Add(key, holder)
+			p.claimed = holder == mine
+		}
+	}
+	if err != nil {
+		return false, unavailable(ctx, "claiming a context", err)
+	}
+	return holder != mine, nil
+}
+
+// unclaim gives back a claim of a call that was refused after all.
+func (r *Record) unclaim(ctx context.Context, key BindingKey, mine Binding) {
+	r.cache.Remove(key)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.opts.Timeout)
+	defer cancel()
+	if err := r.opts.Store.Unclaim(ctx, key, mine); err != nil {
+		r.opts.Logger.WarnContext(ctx, "giving back a context failed", "agent", key.Agent, "error", err)
+	}
+}
+
+// find looks up what an id at an agent belongs to, or returns ErrNotFound.
+func (r *Record) find(ctx context.Context, kind BindingKind, agent, id string) (Binding, error) {
+	key := BindingKey{kind, agent, id}
+	if b, ok := r.cache.Get(key); ok {
+		return b, nil
+	}
+	if err := r.writer.unavailable(); err != nil {
+		return Binding{}, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, r.opts.Timeout)
+	defer cancel()
+	b, err := r.opts.Store.Find(ctx, key)
+	if err == nil {
+		r.cache.Add(key, b)
+		return b, nil
+	}
+	if errors.Is(err, ErrNotFound) {
+		return Binding{}, ErrNotFound
+	}
+	return Binding{}, unavailable(ctx, "looking up a "+string(kind), err)
+}
+
+// unavailable marks an error of the store's as its being down, unless the
+// caller itself has gone.
+func unavailable(ctx context.Context, doing string, err error) error {
+	if errors.Is(ctx.Err(), context.Canceled) {
+		return ctx.Err()
+	}
+	return fmt.Errorf("%s: %w: %w", doing, ErrUnavailable, err)
+}

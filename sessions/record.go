@@ -1,0 +1,304 @@
+package sessions
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	lru "github.com/hashicorp/golang-lru/v2"
+
+	"github.com/a2a-sidecar/a2a-sidecar/contextid"
+	"github.com/a2a-sidecar/a2a-sidecar/internal/wire"
+	"github.com/a2a-sidecar/a2a-sidecar/lineage"
+)
+
+// Defaults of [Options].
+const (
+	DefaultLease   = 30 * time.Second
+	DefaultTimeout = 2 * time.Second
+	bindingCache   = 16384
+)
+
+// OnStoreDown says what becomes of calls while the store does not answer.
+type OnStoreDown string
+
+// The policies. With StoreDownLocal a call goes on, in the context it would
+// have had, but is held to no cap and is not recorded.
+const (
+	StoreDownLocal  OnStoreDown = "local"
+	StoreDownRefuse OnStoreDown = "refuse"
+)
+
+// Options configures a [Record].
+type Options struct {
+	Store       Store         // must be set; the Record does not close it
+	Local       string        // name of the agent beside the sidecar
+	Owner       string        // names this sidecar in leases; must be unique
+	CatchAll    string        // UUID from which the roots of trees for calls that name no conversation are derived
+	Secret      []byte        // key of derived context ids; nil: the store's
+	Lease       time.Duration // of a run's place; renewed at a third of it. 0: DefaultLease
+	Timeout     time.Duration // of one batch at the store. 0: DefaultTimeout
+	Content     Content
+	OnStoreDown OnStoreDown
+	Logger      *slog.Logger // must be set
+	Hooks       Hooks
+}
+
+// Hooks are told what happens, for metrics. Each may be nil; they are called
+// concurrently and must not block.
+type Hooks struct {
+	Refused    func(agent string, reason lineage.Reason)
+	Queued     func(agent string, waited time.Duration) // a call left the queue
+	Unrecorded func(agent string)                       // a call went on without the store
+	Dropped    func(n int)                              // progress that was given up
+}
+
+// Agent is what the record needs to know of a called agent.
+type Agent struct {
+	Name       string
+	Isolate    bool
+	ContextIDs contextid.Mode
+	Kind       lineage.Kind
+	Inherit    lineage.Inherit
+	TTL        time.Duration
+	Limits     lineage.Limits
+}
+
+// Call is one message on its way to an agent.
+type Call struct {
+	Agent     *Agent
+	Principal string
+	Root      string // lineage header, empty if none
+	Parent    string // lineage header, empty if none
+	Depth     int    // depth that the caller's headers claim for it; 0: none
+	Turn      string
+	TraceID   string
+	Request   *wire.Request
+}
+
+// Record admits calls and records what becomes of them. It is safe for
+// concurrent use. Make one with [New], and end it with Close.
+type Record struct {
+	opts   Options
+	secret []byte
+	writer *writer
+	lines  *lines
+	cache  *lru.Cache[BindingKey, Binding]
+	known  *lru.Cache[BindingKey, lineage.Session] // sessions of tasks that this sidecar has seen
+	cancel context.CancelFunc
+	beat   sync.WaitGroup
+
+	mu   sync.Mutex // guards open
+	open map[*Run]struct{}
+}
+
+// New returns a Record over a store that must answer now. What it does in the
+// background, until Close, it does under ctx.
+func New(ctx context.Context, opts Options) (*Record, error) {
+	if opts.Lease <= 0 {
+		opts.Lease = DefaultLease
+	}
+	if opts.Timeout <= 0 {
+		opts.Timeout = DefaultTimeout
+	}
+	secret := opts.Secret
+	if secret == nil {
+		var err error
+		if secret, err = opts.Store.Secret(ctx); err != nil {
+			return nil, fmt.Errorf("reading the key of context ids: %w", err)
+		}
+	}
+	cache, err := lru.New[BindingKey, Binding](bindingCache)
+	if err != nil {
+		return nil, err
+	}
+	known, err := lru.New[BindingKey, lineage.Session](bindingCache / 4)
+	if err != nil {
+		return nil, err
+	}
+	r := &Record{
+		opts: opts, secret: secret, lines: newLines(), cache: cache, known: known,
+		open: map[*Run]struct{}{},
+	}
+	r.writer = newWriter(opts.Store, opts.Timeout, r.applied, r.dropped)
+	ctx, r.cancel = context.WithCancel(ctx)
+	go r.writer.run(context.WithoutCancel(ctx))
+	r.beat.Go(func() { r.renew(ctx) })
+	return r, nil
+}
+
+// Close writes what is pending and ends the background work. Runs that are
+// still open keep their leases until these lapse.
+func (r *Record) Close(ctx context.Context) error {
+	r.cancel()
+	r.beat.Wait()
+	return r.writer.close(ctx)
+}
+
+// Unavailable returns what is wrong with the store, or nil.
+func (r *Record) Unavailable() error { return r.writer.unavailable() }
+
+// Waiting returns how many calls wait for a place.
+func (r *Record) Waiting() int { return r.lines.waiting() }
+
+// Open returns how many runs are held open by calls of this sidecar.
+func (r *Record) Open() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.open)
+}
+
+func (r *Record) applied(ops []*Op) {
+	for _, op := range ops {
+		switch {
+		case op.Err == nil && op.Progress != nil && op.Progress.State != "":
+			r.lines.freed(op.Progress.Root, op.Progress.Agent)
+		case op.Err != nil && op.Progress != nil && !errors.Is(op.Err, ErrUnavailable) && !errors.Is(op.Err, ErrNotFound):
+			r.opts.Logger.Error("recording failed", "session_id", op.Progress.Session, "error", op.Err)
+		}
+	}
+}
+
+func (r *Record) dropped(n int, err error) {
+	r.opts.Logger.Error("record incomplete: store did not answer in time", "dropped", n, "error", err)
+	if r.opts.Hooks.Dropped != nil {
+		r.opts.Hooks.Dropped(n)
+	}
+}
+
+// renew keeps the leases of this sidecar's open runs alive.
+func (r *Record) renew(ctx context.Context) {
+	tick := time.NewTicker(r.opts.Lease / 3)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		r.mu.Lock()
+		refs := make([]RunRef, 0, len(r.open))
+		for run := range r.open {
+			refs = append(refs, run.ref())
+		}
+		r.mu.Unlock()
+		if len(refs) == 0 {
+			continue
+		}
+		beat, cancel := context.WithTimeout(ctx, r.opts.Timeout)
+		if err := r.opts.Store.Renew(beat, refs, r.opts.Lease); err != nil {
+			r.opts.Logger.Warn("renewing leases failed", "runs", len(refs), "error", err)
+		}
+		cancel()
+	}
+}
+
+// Begin admits a send, waiting for a place if it must. The error is a
+// *lineage.Refusal, or ctx's. The returned run must be ended with End.
+func (r *Record) Begin(ctx context.Context, c Call) (*Run, error) {
+	p, err := r.place(ctx, c)
+	var g Grant
+	if err == nil {
+		g, err = r.admit(ctx, p)
+		if p.guessed && forbidden(err) {
+			// The context that the caller named is the root of another user's
+			// tree. It gets a context of its own, and does not learn of the other.
+			if p, err = r.placeAt(ctx, c, r.catchAll(c)); err == nil {
+				g, err = r.admit(ctx, p)
+			}
+		}
+	}
+	if err == nil {
+		return r.started(c, p, g), nil
+	}
+	if errors.Is(err, ErrUnavailable) {
+		return r.withoutStore(ctx, c, err)
+	}
+	var refusal *lineage.Refusal
+	if errors.As(err, &refusal) {
+		r.refused(c, p.a, refusal)
+	}
+	return nil, err
+}
+
+func forbidden(err error) bool {
+	var refusal *lineage.Refusal
+	return errors.As(err, &refusal) && refusal.Reason == lineage.ContextForbidden
+}
+
+// admit asks for a place and waits in line if the caps say so.
+func (r *Record) admit(ctx context.Context, p placed) (Grant, error) {
+	a := p.a
+	var queuedAt time.Time
+	g, err := r.lines.admit(ctx, a,
+		func() (Grant, error) {
+			return r.writer.admit(ctx, a, func(late Grant) { r.giveBack(a, late) })
+		},
+		func(refusal *lineage.Refusal) {
+			queuedAt = time.Now()
+			r.note(a, refusal, lineage.EventQueued, "queued/")
+		})
+	if !queuedAt.IsZero() && r.opts.Hooks.Queued != nil {
+		r.opts.Hooks.Queued(a.Agent, time.Since(queuedAt))
+	}
+	if err != nil && p.claimed {
+		r.unclaim(ctx, BindingKey{BindContext, a.Agent, a.ContextID}, Binding{a.Root, a.Principal})
+	}
+	return g, err
+}
+
+// giveBack ends a run whose caller left before the grant came.
+func (r *Record) giveBack(a *Admission, g Grant) {
+	r.writer.post(&Progress{
+		Root: a.Root, Session: g.Session.ID, Run: g.RunID, Gen: g.Gen, Agent: a.Agent, TraceID: a.TraceID,
+		State: lineage.Failed, Reason: lineage.ReasonLost,
+	})
+}
+
+// refused counts and logs a refusal, in the tree too if there is one.
+func (r *Record) refused(c Call, a *Admission, refusal *lineage.Refusal) {
+	if r.opts.Hooks.Refused != nil {
+		r.opts.Hooks.Refused(c.Agent.Name, refusal.Reason)
+	}
+	if a != nil {
+		r.note(a, refusal, lineage.EventRefused, "refused/")
+	}
+}
+
+// note logs an event about a call that has no session yet, with its parent.
+func (r *Record) note(a *Admission, refusal *lineage.Refusal, event, id string) {
+	if refusal.ParentID == "" {
+		return
+	}
+	payload, err := json.Marshal(map[string]any{
+		"agent": a.Agent, "messageId": a.MessageID, "reason": refusal.Reason,
+		"limit": refusal.Limit, "value": refusal.Value, "count": refusal.Count,
+	})
+	if err != nil {
+		r.opts.Logger.Error("encoding an event failed", "type", event, "error", err)
+		return
+	}
+	r.writer.post(&Progress{
+		Root: a.Root, Session: refusal.ParentID, Agent: a.Agent, TraceID: a.TraceID,
+		Events: []Draft{{ID: id + a.RunID, Type: event, Payload: payload}},
+	})
+}
+
+// withoutStore is the one place that decides what a call may do while the
+// store does not answer.
+func (r *Record) withoutStore(ctx context.Context, c Call, err error) (*Run, error) {
+	if r.opts.OnStoreDown == StoreDownRefuse {
+		refusal := &lineage.Refusal{Reason: lineage.StoreUnavailable, Agent: c.Agent.Name}
+		r.refused(c, nil, refusal)
+		return nil, refusal
+	}
+	r.opts.Logger.WarnContext(ctx, "call goes on unrecorded", "agent", c.Agent.Name, "error", err)
+	if r.opts.Hooks.Unrecorded != nil {
+		r.opts.Hooks.Unrecorded(c.Agent.Name)
+	}
+	return r.unrecorded(c), nil
+}

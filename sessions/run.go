@@ -1,0 +1,221 @@
+package sessions
+
+import (
+	"sync"
+	"time"
+
+	"github.com/a2a-sidecar/a2a-sidecar/contextid"
+	"github.com/a2a-sidecar/a2a-sidecar/internal/wire"
+	"github.com/a2a-sidecar/a2a-sidecar/lineage"
+)
+
+// Outcome is how a call ended, as the data path saw it.
+type Outcome uint8
+
+// The outcomes.
+const (
+	Answered    Outcome = iota // the whole answer came
+	Malformed                  // it came, and could not be read
+	BrokenOff                  // the connection to the agent broke in the middle
+	CallerGone                 // the caller went away
+	Unreachable                // no byte of the call left: there was no connection
+	HTTPError                  // the agent answered with an HTTP error
+)
+
+// Run is one call under way. Its methods may be called concurrently with each
+// other; after End they do nothing.
+type Run struct {
+	record  *Record // nil: the call is not recorded
+	agent   *Agent
+	session lineage.Session // as granted
+	id      string
+	gen     int
+	trace   string
+	whose   string // principal
+	resumed bool   // the call continues a task that waited
+	follows bool   // the call asks about a task of another call's; it has no run of its own
+
+	// What the data path puts on the wire.
+	lineage   lineage.Values
+	edit      bool
+	contextID string
+
+	mu      sync.Mutex // guards the fields below
+	ended   bool
+	settled bool               // the agent said how the run ended, or that it waits
+	task    string             // its id, once known
+	pending Progress           // gathered and not yet posted
+	parts   []gathered         // artifacts whose chunks are still coming
+	made    []lineage.Artifact // artifacts that are whole
+	text    string             // of the first artifact
+}
+
+// Lineage is what the agent may be told.
+func (r *Run) Lineage() lineage.Values { return r.lineage }
+
+// ContextID returns the context that the call runs in, empty if only the reply
+// will tell, and whether the message must be edited to name it (or, if empty,
+// to name none).
+func (r *Run) ContextID() (id string, edit bool) { return r.contextID, r.edit }
+
+// Recorded reports whether the call stands in the record.
+func (r *Run) Recorded() bool { return r.record != nil }
+
+func (r *Run) ref() RunRef {
+	return RunRef{Root: r.session.Tree, Run: r.id, Agent: r.agent.Name, Gen: r.gen}
+}
+
+// started makes the handle of an admitted call.
+func (r *Record) started(c Call, p placed, g Grant) *Run {
+	run := &Run{
+		record: r, agent: c.Agent, session: g.Session, id: g.RunID, gen: g.Gen, trace: c.TraceID, whose: c.Principal, resumed: g.Resumed && c.Request.TaskID != "",
+		contextID: g.Session.ContextID,
+		lineage: lineage.Values{
+			Root: p.a.Root, Parent: g.ParentContextID, Session: g.Session.ID,
+			Branch: g.Session.Branch, Depth: g.Session.Depth, Turn: c.Turn,
+		},
+	}
+	switch p.answer.Action {
+	case contextid.AsSent:
+		run.contextID = c.Request.ContextID
+	case contextid.Keep:
+		// The named context may be an alias of the session's own; a retry, though,
+		// goes where the first try went.
+		if run.edit = g.Retry; !g.Retry {
+			run.contextID = c.Request.ContextID
+		}
+	default:
+		run.edit = true
+	}
+	if run.contextID != "" {
+		run.remember(BindContext, run.contextID)
+	}
+	r.mu.Lock()
+	r.open[run] = struct{}{}
+	r.mu.Unlock()
+	return run
+}
+
+// unrecorded makes the handle of a call that goes on while the store does not
+// answer: in the context it would have had, as far as that can be told.
+func (r *Record) unrecorded(c Call) *Run {
+	req := c.Request
+	root := c.Root
+	if root == "" {
+		root = c.Parent
+	}
+	answer := contextid.Decide(contextid.Question{
+		Mode: c.Agent.ContextIDs, Isolate: c.Agent.Isolate,
+		TaskID: req.TaskID != "", Named: req.ContextID != "", TreeKnown: root != "",
+	})
+	if root == "" {
+		root = req.ContextID
+	}
+	run := &Run{agent: c.Agent, ended: true, contextID: req.ContextID, lineage: lineage.Values{Root: root, Parent: c.Parent}}
+	switch answer.Action {
+	case contextid.Mint:
+		run.contextID, run.edit = contextid.Fresh(), true
+	case contextid.Derive:
+		run.contextID, run.edit = contextid.Stable(r.secret, c.Principal, root, c.Agent.Name), true
+	case contextid.Omit, contextid.Bound:
+		run.contextID, run.edit = "", true
+	case contextid.AsSent, contextid.Keep:
+	}
+	return run
+}
+
+// remember puts a binding where this sidecar finds it at once, though the
+// store hears of it a moment later.
+func (r *Run) remember(kind BindingKind, id string) {
+	key := BindingKey{kind, r.agent.Name, id}
+	if !r.record.cache.Contains(key) {
+		r.record.cache.Add(key, Binding{Root: r.session.Tree, Principal: r.whose})
+	}
+}
+
+// Saw takes note of what the agent said. Whatever ends or suspends the run is
+// on its way to the store before Saw returns, and so comes before anything
+// that the caller does on hearing it.
+func (r *Run) Saw(u wire.Update) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.ended {
+		return
+	}
+	r.note(u)
+	if r.pending.State != "" && r.pending.State != lineage.Active {
+		r.post()
+	}
+}
+
+// Flush brings what was seen on its way to the store.
+func (r *Run) Flush() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !r.ended {
+		r.post()
+	}
+}
+
+// End ends the call. A run whose end was seen has ended by then; one that the
+// agent still works on stays open, for its end to be seen by other calls; of
+// any other nobody knows what became of it.
+func (r *Run) End(o Outcome) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.ended {
+		return
+	}
+	r.ended = true
+	r.record.mu.Lock()
+	delete(r.record.open, r)
+	r.record.mu.Unlock()
+	r.noteArtifacts()
+	if !r.settled && !r.follows {
+		switch {
+		case o == Answered && r.task != "":
+			r.pending.Detach = r.detachFor()
+		case o == Answered:
+			// Neither a task nor a message: an answer to something else.
+			r.become(lineage.Completed, "")
+		case r.resumed && (o == Unreachable || o == HTTPError):
+			r.become(lineage.Suspended, reasons[o]) // the task waits as before
+		default:
+			r.become(lineage.Failed, reasons[o])
+		}
+	}
+	r.post()
+}
+
+// reasons says why a run failed whose end was not seen. Where the agent may
+// still be at work it is lost, which the agent's own later word corrects.
+var reasons = [...]string{
+	Malformed:   "malformed_response",
+	BrokenOff:   lineage.ReasonLost,
+	CallerGone:  lineage.ReasonLost,
+	Unreachable: lineage.ReasonUnreachable,
+	HTTPError:   lineage.ReasonAgentError,
+}
+
+// detachFor is how long a run that no call holds may stay open.
+func (r *Run) detachFor() time.Duration {
+	if r.agent.TTL > 0 {
+		return r.agent.TTL
+	}
+	return lineage.DefaultBranchTTL
+}
+
+// post sends what has gathered. r.mu is held.
+func (r *Run) post() {
+	p := r.pending
+	if p.State == "" && p.TaskID == "" && p.ContextID == "" && p.Detach == 0 && len(p.Events) == 0 {
+		return
+	}
+	p.Root, p.Session, p.Run, p.Gen = r.session.Tree, r.session.ID, r.id, r.gen
+	p.Agent, p.TraceID = r.agent.Name, r.trace
+	if r.follows {
+		p.Session, p.TaskID = "", r.task // the store knows which run's it is
+	}
+	r.pending = Progress{}
+	r.record.writer.post(&p)
+}

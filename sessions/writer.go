@@ -1,0 +1,235 @@
+package sessions
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+)
+
+// Bounds of the writer.
+const (
+	maxBatch   = 128                    // ops in one Apply
+	maxPending = 16384                  // ops that may wait; who brings more progress waits too
+	retryFor   = 30 * time.Second       // how long progress is kept for a store that does not answer
+	retryEvery = 200 * time.Millisecond // how often such a store is tried
+)
+
+// job is an op on its way through the writer.
+type job struct {
+	op    Op
+	until time.Time     // progress: when it is given up
+	done  chan struct{} // admission: closed when op has its outcome
+
+	// Guarded by writer.mu.
+	finished  bool
+	abandoned func(Grant) // the caller has gone; gets a grant that came too late
+}
+
+// writer brings every op of this sidecar to the store in the order in which
+// they came, as many at a time as have gathered while the last batch was under
+// way. The order is what lets a caller that has seen one call end start the
+// next at once: its place is free before the next admission is looked at.
+//
+// While the store does not answer, admissions fail at once, and progress is
+// kept and tried again.
+type writer struct {
+	store   Store
+	timeout time.Duration
+	applied func([]*Op)      // told of every batch that was carried out
+	dropped func(int, error) // told of progress that was given up
+
+	mu      sync.Mutex // guards the fields below
+	room    *sync.Cond // pending has become shorter, or closed
+	pending []*job
+	closed  bool
+	down    error // what the last Apply said; nil while the store answers
+
+	wake chan struct{} // capacity 1: pending is not empty, or closed
+	gone chan struct{} // closed when run has returned
+}
+
+func newWriter(store Store, timeout time.Duration, applied func([]*Op), dropped func(int, error)) *writer {
+	w := &writer{
+		store: store, timeout: timeout, applied: applied, dropped: dropped,
+		wake: make(chan struct{}, 1), gone: make(chan struct{}),
+	}
+	w.room = sync.NewCond(&w.mu)
+	return w
+}
+
+// admit has a carried out and waits for the outcome. When ctx ends first, late
+// gets the grant, if there will be one.
+func (w *writer) admit(ctx context.Context, a *Admission, late func(Grant)) (Grant, error) {
+	j := &job{op: Op{Admit: a}, done: make(chan struct{})}
+	w.mu.Lock()
+	if err := w.down; err != nil || w.closed {
+		w.mu.Unlock()
+		if err == nil {
+			err = fmt.Errorf("%w: shutting down", ErrUnavailable)
+		}
+		return Grant{}, err
+	}
+	w.pending = append(w.pending, j)
+	w.mu.Unlock()
+	w.signal()
+
+	select {
+	case <-j.done:
+		return j.op.Grant, j.op.Err
+	case <-ctx.Done():
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if j.finished {
+		return j.op.Grant, j.op.Err
+	}
+	j.abandoned = late
+	return Grant{}, ctx.Err()
+}
+
+// post has p carried out after all that was posted before it. It waits only
+// while maxPending is reached.
+func (w *writer) post(p *Progress) {
+	j := &job{op: Op{Progress: p}, until: time.Now().Add(retryFor)}
+	w.mu.Lock()
+	for len(w.pending) >= maxPending && !w.closed {
+		w.room.Wait()
+	}
+	w.pending = append(w.pending, j)
+	w.mu.Unlock()
+	w.signal()
+}
+
+func (w *writer) signal() {
+	select {
+	case w.wake <- struct{}{}:
+	default:
+	}
+}
+
+// unavailable returns what is wrong with the store, nil while it answers.
+func (w *writer) unavailable() error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.down
+}
+
+// close has what is pending carried out, if the store answers, and waits for
+// that until ctx ends.
+func (w *writer) close(ctx context.Context) error {
+	w.mu.Lock()
+	w.closed = true
+	w.room.Broadcast()
+	w.mu.Unlock()
+	w.signal()
+	select {
+	case <-w.gone:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("writing the last of the record: %w", ctx.Err())
+	}
+}
+
+// run carries out what is pending until close, and then what is left. ctx is
+// the parent of every call to the store.
+func (w *writer) run(ctx context.Context) {
+	defer close(w.gone)
+	retry := time.NewTicker(retryEvery)
+	defer retry.Stop()
+	for {
+		w.mu.Lock()
+		n := min(len(w.pending), maxBatch)
+		batch := w.pending[:n:n]
+		w.pending = w.pending[n:]
+		closed, down := w.closed, w.down != nil
+		w.room.Broadcast()
+		w.mu.Unlock()
+
+		if n > 0 {
+			kept := w.apply(ctx, batch, closed)
+			if len(kept) == 0 {
+				continue
+			}
+			w.mu.Lock()
+			w.pending = append(kept, w.pending...)
+			w.mu.Unlock()
+		} else if closed {
+			return
+		} else if down {
+			w.probe(ctx)
+		}
+		if w.unavailable() == nil {
+			if n == 0 {
+				<-w.wake
+			}
+			continue
+		}
+		<-retry.C
+	}
+}
+
+// apply carries out one batch and returns the progress that is to be tried again.
+func (w *writer) apply(ctx context.Context, batch []*job, last bool) (kept []*job) {
+	ops := make([]*Op, len(batch))
+	for i, j := range batch {
+		ops[i] = &j.op
+	}
+	ctx, cancel := context.WithTimeout(ctx, w.timeout)
+	defer cancel()
+	w.store.Apply(ctx, ops)
+	w.applied(ops)
+
+	var down error
+	lost := 0
+	now := time.Now()
+	for _, j := range batch {
+		failed := errors.Is(j.op.Err, ErrUnavailable)
+		if failed {
+			down = j.op.Err
+		}
+		switch {
+		case j.op.Admit != nil:
+			w.finish(j)
+		case failed && !last && now.Before(j.until):
+			j.op.Err = nil
+			kept = append(kept, j)
+		case failed:
+			lost++
+		}
+	}
+	w.setDown(down)
+	if lost > 0 {
+		w.dropped(lost, down)
+	}
+	return kept
+}
+
+func (w *writer) finish(j *job) {
+	w.mu.Lock()
+	j.finished = true
+	late := j.abandoned
+	w.mu.Unlock()
+	close(j.done)
+	if late != nil && j.op.Err == nil {
+		late(j.op.Grant)
+	}
+}
+
+// probe asks a store that did not answer whether it does now.
+func (w *writer) probe(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, w.timeout)
+	defer cancel()
+	if err := w.store.Ping(ctx); err != nil {
+		w.setDown(fmt.Errorf("%w: %w", ErrUnavailable, err))
+		return
+	}
+	w.setDown(nil)
+}
+
+func (w *writer) setDown(err error) {
+	w.mu.Lock()
+	w.down = err
+	w.mu.Unlock()
+}
