@@ -13,10 +13,10 @@ const bom = "\xEF\xBB\xBF"
 type Scanner struct {
 	emit    func(Event)
 	max     int // of an event's data
-	maxLine int // of a line: one of more bytes is not kept
+	maxLine int // of a line: what is longer is kept no further
 
 	// Of the line at hand.
-	line    []byte // its start, from earlier chunks; cut at maxLine+1
+	line    []byte // its start, from earlier chunks
 	skipLF  bool   // the last chunk ended in CR: an LF belongs to that line end
 	started bool   // the first line of the stream has been seen
 
@@ -43,8 +43,9 @@ func NewScanner(maxEvent int, emit func(Event)) *Scanner {
 	return &Scanner{
 		emit: emit,
 		max:  maxEvent,
-		// A data line of more bytes than that has more data than maxEvent.
-		maxLine: maxEvent + len(bom) + len("data: "),
+		// A line that is cut there still has a value longer than maxEvent, for
+		// every field that is read. So cut or whole, it is too long.
+		maxLine: maxEvent + len(bom) + len("event: ") + 1,
 	}
 }
 
@@ -100,8 +101,8 @@ func (s *Scanner) Oversized() int { return s.oversized }
 
 // hold keeps the start of a line until the rest of it comes.
 func (s *Scanner) hold(part []byte) {
-	if room := s.maxLine + 1 - len(s.line); len(part) > room {
-		part = part[:room] // one byte too many is enough to tell
+	if room := s.maxLine - len(s.line); len(part) > room {
+		part = part[:room]
 	}
 	s.line = append(s.line, part...)
 }
@@ -115,7 +116,6 @@ func (s *Scanner) endLine(rest []byte) {
 		// Its bytes stay until the next hold, and by then data is owned.
 		s.line = s.line[:0]
 	}
-	long := len(line) > s.maxLine
 	if !s.started {
 		s.started = true
 		line = bytes.TrimPrefix(line, []byte(bom))
@@ -124,11 +124,6 @@ func (s *Scanner) endLine(rest []byte) {
 	case len(line) == 0:
 		s.dispatch()
 	case line[0] == ':': // a comment
-	case long:
-		s.open = true
-		if bytes.HasPrefix(line, []byte("data:")) {
-			s.hasData, s.over = true, true
-		}
 	default:
 		s.open = true
 		name, value, _ := bytes.Cut(line, []byte(":"))

@@ -79,6 +79,8 @@ func TestScanner(t *testing.T) {
 		{"too long in all", "data: 12345678\ndata: 12345678\ndata: x\n\ndata: a\n\n", result{Events: []event{{Data: "a"}}, Oversized: 1}},
 		{"far too long", "data: " + strings.Repeat("x", 99) + "\n\ndata: a\n\n", result{Events: []event{{Data: "a"}}, Oversized: 1}},
 		{"long comment", ":" + strings.Repeat("x", 99) + "\ndata: a\n\n", result{Events: []event{{Data: "a"}}}},
+		{"long type", "\xEF\xBB\xBFevent: " + strings.Repeat("x", 17) + "\ndata: a\n\n", result{Events: []event{{Data: "a"}}}},
+		{"longest type", "\xEF\xBB\xBFevent: " + strings.Repeat("x", 16) + "\ndata: a\n\n", result{Events: []event{{Type: strings.Repeat("x", 16), Data: "a"}}}},
 		{"long id", "id: 1\ndata: a\n\nid: " + strings.Repeat("x", 99) + "\ndata: b\n\n", result{Events: []event{{ID: "1", Data: "a"}, {ID: "1", Data: "b"}}}},
 	}
 	for _, tt := range tests {

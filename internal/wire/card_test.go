@@ -43,7 +43,7 @@ func TestRewriteCard(t *testing.T) {
 		{"bytes stay", ` { "n" : 1.0 , "url" : "u" , "caps":{"x":false} , "s":"<\u00e9>" } ` + "\n", ` { "n" : 1.0 , "url" : "side:JSONRPC:u" , "caps":{"x":false} , "s":"<\u00e9>" } ` + "\n"},
 
 		{"signatures first", `{"signatures":[{"x":1}],"url":"u"}`, `{"url":"side:JSONRPC:u"}`},
-		{"signatures last", `{"url":"u" , "signatures":[{"x":1}] }`, `{"url":"side:JSONRPC:u" }`},
+		{"signatures last", `{"url":"u" , "signatures":[{"x":1}] }`, `{"url":"side:JSONRPC:u"  }`},
 		{"signatures between", `{"a":1,"signatures":[],"url":"u"}`, `{"a":1,"url":"side:JSONRPC:u"}`},
 
 		{"drop first", `{"supportedInterfaces":[ {"url":"g","protocolBinding":"GRPC"} , {"url":"u"}]}`, `{"supportedInterfaces":[ {"url":"side::u"}]}`},
@@ -57,6 +57,7 @@ func TestRewriteCard(t *testing.T) {
 
 		{"main dropped, additional kept", `{"url":"g","preferredTransport":"GRPC","additionalInterfaces":[{"url":"g","transport":"GRPC"},{"url":"u","transport":"HTTP+JSON"}]}`, `{"url":"side:HTTP+JSON:u","preferredTransport":"HTTP+JSON","additionalInterfaces":[{"url":"side:HTTP+JSON:u","transport":"HTTP+JSON"}]}`},
 		{"main dropped, supported kept", `{"supportedInterfaces":[{"url":"u","protocolBinding":"JSONRPC"}],"url":"g","preferredTransport":"GRPC"}`, `{"supportedInterfaces":[{"url":"side:JSONRPC:u","protocolBinding":"JSONRPC"}],"url":"side:JSONRPC:u","preferredTransport":"JSONRPC"}`},
+		{"main dropped, both kept: additional goes first", `{"url":"g","preferredTransport":"GRPC","supportedInterfaces":[{"url":"v","protocolBinding":"JSONRPC"}],"additionalInterfaces":[{"url":"u","transport":"HTTP+JSON"}]}`, `{"url":"side:HTTP+JSON:u","preferredTransport":"HTTP+JSON","supportedInterfaces":[{"url":"side:JSONRPC:v","protocolBinding":"JSONRPC"}],"additionalInterfaces":[{"url":"side:HTTP+JSON:u","transport":"HTTP+JSON"}]}`},
 		{"main dropped, none kept", `{"url":"g","preferredTransport":"GRPC"}`, `{"url":"","preferredTransport":"GRPC"}`},
 		{"empty url", `{"url":"","supportedInterfaces":[]}`, `{"url":"","supportedInterfaces":[]}`},
 	} {
@@ -100,12 +101,14 @@ func TestRewriteCardOrder(t *testing.T) {
 func TestRewriteCardRefuses(t *testing.T) {
 	t.Parallel()
 	for in, want := range map[string]string{
-		``:                    "agent card is empty",
-		`[]`:                  "agent card is not a JSON object",
-		`<html>`:              "agent card is not JSON: syntax error at byte 0",
-		`{"url":"u"`:          "agent card is not JSON: it ends early at byte 10",
-		`{"url":"u"}x`:        "bytes after the agent card",
-		`{"url":1,"url":"u"}`: `duplicate key "url"`,
+		``:                          "agent card is empty",
+		`[]`:                        "agent card is not a JSON object",
+		`<html>`:                    "agent card is not JSON: syntax error at byte 0",
+		`{"url":"u"`:                "agent card is not JSON: it ends early at byte 10",
+		`{"supportedInterfaces":[`:  "agent card is not JSON: it ends early at byte 24 in supportedInterfaces",
+		`{"supportedInterfaces":[,`: "agent card is not JSON: syntax error at byte 24 in supportedInterfaces",
+		`{"url":"u"}x`:              "bytes after the agent card",
+		`{"url":1,"url":"u"}`:       `duplicate key "url"`,
 	} {
 		if got, err := wire.RewriteCard([]byte(in), toSidecar); err == nil || err.Error() != want {
 			t.Errorf("RewriteCard(%s) = %s, %v, want %q", in, got, err, want)

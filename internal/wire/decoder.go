@@ -82,11 +82,12 @@ func (d *decoder) value() (span, error) {
 	return span{end - len(v), end}, nil
 }
 
-// offset is where the value that comes next starts.
+// offset is where the value that comes next starts. Where none does, the read
+// that follows says so.
 func (d *decoder) offset() int {
 	d.next()
 	at := int(d.json.InputOffset())
-	for isSpace(d.src[at]) || d.src[at] == ',' || d.src[at] == ':' {
+	for at < len(d.src) && (isSpace(d.src[at]) || d.src[at] == ',' || d.src[at] == ':') {
 		at++
 	}
 	return at

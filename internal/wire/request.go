@@ -171,6 +171,7 @@ func (m *members) task(r *Request) (fault string) {
 			r.into, r.context = m.at[fieldParams].value, m.at[fieldParamsContext]
 		}
 		r.ContextID, fault = m.id(r.body, fieldParamsContext, "params.contextId")
+	default: // OpCard names neither
 	}
 	return fault
 }

@@ -118,8 +118,8 @@ func TestReadResponseRefuses(t *testing.T) {
 		"":                          "response is empty",
 		"<html>":                    "response is not JSON: syntax error at byte 0",
 		`{"result":{"id":"secret`:   "response is not JSON: it ends early at byte 23 in result.id",
-		`{"result":{"a":1,}}`:       "response is not JSON: syntax error at byte 17 in result",
-		`{"error":{"message":"a"]}`: "response is not JSON: syntax error at byte 23 in error",
+		`{"result":{"a":1,}}`:       "response is not JSON: syntax error at byte 16 in result",
+		`{"error":{"message":"a"]}`: "response is not JSON: syntax error at byte 23",
 	} {
 		if u, err := wire.ReadResponse([]byte(in)); err == nil || err.Error() != want {
 			t.Errorf("ReadResponse(%s) = %+v, %v, want %q", in, u, err, want)

@@ -1,0 +1,260 @@
+package storetest
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/a2a-sidecar/a2a-sidecar/lineage"
+	"github.com/a2a-sidecar/a2a-sidecar/sessions"
+)
+
+// dump is all that can be read of one tree.
+type dump struct {
+	Tree     lineage.Tree
+	Sessions []lineage.Session
+	Log      []lineage.Event
+}
+
+func read(ctx context.Context, r sessions.Reader, root string) (*dump, error) {
+	var d dump
+	var err error
+	if d.Tree, err = r.Tree(ctx, root); err != nil {
+		return nil, err
+	}
+	if d.Sessions, err = r.Sessions(ctx, root); err != nil {
+		return nil, err
+	}
+	q := sessions.EventQuery{All: true, Limit: sessions.MaxPage}
+	for {
+		page, err := r.Events(ctx, root, q)
+		if err != nil {
+			return nil, err
+		}
+		d.Log = append(d.Log, page.Events...)
+		if page.Next <= q.After {
+			return &d, nil
+		}
+		q.After = page.Next
+	}
+}
+
+func (w *world) dump(root string) *dump {
+	w.Helper()
+	d, err := read(w.Context(), w.store, root)
+	if err != nil {
+		w.Fatalf("reading tree %s: %v", root, err)
+	}
+	return d
+}
+
+// consistent checks all trees of the case against what always holds.
+func (w *world) consistent() {
+	w.Helper()
+	for _, root := range append([]string{w.root}, w.extra...) {
+		d, err := read(w.Context(), w.store, root)
+		if errors.Is(err, sessions.ErrNotFound) {
+			continue // the case made no tree
+		}
+		if err != nil {
+			w.Fatalf("reading tree %s: %v", root, err)
+		}
+		if err := d.consistent(w.Context(), w.store); err != nil {
+			w.Errorf("tree %s: %v", root, err)
+		}
+	}
+}
+
+// consistent returns what is wrong in a tree whatever happened in it.
+func (d *dump) consistent(ctx context.Context, r sessions.Reader) error {
+	root := d.Tree.Root
+	if diff := diff(told(sessions.Project(root, d.Log)), told(d.Sessions)); diff != "" {
+		return fmt.Errorf("its state is not what its log tells (-Project +Sessions):\n%s", diff)
+	}
+	for _, check := range []func() error{d.logIsSound, d.spawnsAreSound, d.summaryIsRight} {
+		if err := check(); err != nil {
+			return err
+		}
+	}
+	for _, want := range d.Sessions {
+		got, err := r.Session(ctx, want.ID)
+		if err != nil {
+			return fmt.Errorf("Session(%s): %w", want.ID, err)
+		}
+		if diff := diff(want, got); diff != "" {
+			return fmt.Errorf("Session(%s) is not the one of Sessions (-Sessions +Session):\n%s", want.ID, diff)
+		}
+	}
+	return nil
+}
+
+// told are sessions without what no event tells.
+func told(all []lineage.Session) []lineage.Session {
+	all = slices.Clone(all)
+	for i := range all {
+		s := &all[i]
+		s.Owner, s.Deadline = "", nil
+		s.UpdatedAt = s.CreatedAt
+	}
+	return all
+}
+
+func (d *dump) session(id string) *lineage.Session {
+	for i := range d.Sessions {
+		if d.Sessions[i].ID == id {
+			return &d.Sessions[i]
+		}
+	}
+	return nil
+}
+
+func (d *dump) logIsSound() error {
+	ids := map[string]bool{}
+	for i, e := range d.Log {
+		switch s := d.session(e.Session); {
+		case e.Seq != uint64(i)+1:
+			return fmt.Errorf("event %d has seq %d", i+1, e.Seq)
+		case ids[e.ID]:
+			return fmt.Errorf("event %d: id %s is there twice", e.Seq, e.ID)
+		case i > 0 && e.Time.Before(d.Log[i-1].Time):
+			return fmt.Errorf("event %d of %s is before its predecessor of %s", e.Seq, e.Time, d.Log[i-1].Time)
+		case s == nil:
+			return fmt.Errorf("event %d is of session %s, which is not there", e.Seq, e.Session)
+		case e.Branch != s.Branch || !slices.Equal(e.Tokens, s.Tokens):
+			return fmt.Errorf("event %d bears %s %v, its session %s %v", e.Seq, e.Branch, e.Tokens, s.Branch, s.Tokens)
+		}
+		ids[e.ID] = true
+	}
+	for _, s := range d.Sessions {
+		if last := d.Log[s.Version-1]; last.Session != s.ID || !last.Time.Equal(s.UpdatedAt) {
+			return fmt.Errorf("session %s was updated at %s with event %d, which is of %s at %s",
+				s.ID, s.UpdatedAt, s.Version, last.Session, last.Time)
+		}
+	}
+	return nil
+}
+
+func (d *dump) spawnsAreSound() error {
+	children := map[string]int{}
+	tokens := map[string]bool{}
+	for i, s := range d.Sessions {
+		key := s.Tokens.String()
+		if tokens[key] {
+			return fmt.Errorf("session %s: another has the tokens %s", s.ID, key)
+		}
+		tokens[key] = true
+		if s.Tree != d.Tree.Root {
+			return fmt.Errorf("session %s is of tree %s", s.ID, s.Tree)
+		}
+		if i == 0 {
+			if s.Kind != lineage.Main || s.Edge != lineage.EdgeRoot || s.Depth != 0 || s.Parent != "" || key != "" {
+				return fmt.Errorf("the first session is no root: %+v", s)
+			}
+			continue
+		}
+		parent := d.session(s.Parent)
+		if parent == nil {
+			return fmt.Errorf("session %s has no parent %s", s.ID, s.Parent)
+		}
+		children[s.Parent]++
+		if s.Ordinal != children[s.Parent] || s.Branch != lineage.Label(parent.Branch, s.Agent, s.Ordinal) {
+			return fmt.Errorf("session %s is number %d of its parent, and has ordinal %d and label %s under %s",
+				s.ID, children[s.Parent], s.Ordinal, s.Branch, parent.Branch)
+		}
+		if !s.Remote && s.Depth != parent.Depth+1 {
+			return fmt.Errorf("session %s has depth %d, its parent %d", s.ID, s.Depth, parent.Depth)
+		}
+	}
+	return nil
+}
+
+func (d *dump) summaryIsRight() error {
+	want := lineage.Tree{
+		Root: d.Tree.Root, CatchAll: d.Tree.CatchAll, State: lineage.TreeIdle, Sessions: len(d.Sessions),
+		StartedAt: d.Log[0].Time, LastEventAt: d.Log[len(d.Log)-1].Time,
+	}
+	for i := range d.Sessions {
+		s := &d.Sessions[i]
+		if s.Kind != lineage.Main && s.Live() {
+			want.Live++
+			want.State = lineage.TreeActive
+		}
+		want.Depth = max(want.Depth, s.Depth)
+		want.Agents = append(want.Agents, s.Agent)
+		for _, r := range s.Runs {
+			if r.State == lineage.Failed {
+				want.Errors++
+			}
+		}
+	}
+	slices.Sort(want.Agents)
+	want.Agents = slices.Compact(want.Agents)
+	if d := diff(want, d.Tree); d != "" {
+		return fmt.Errorf("its summary does not sum up its sessions (-want +Tree):\n%s", d)
+	}
+	return nil
+}
+
+// diff is what differs between two values, JSON compared by its meaning.
+func diff(want, got any) string { return cmp.Diff(want, got, sameMeaning...) }
+
+var sameMeaning = cmp.Options{
+	cmpopts.EquateEmpty(),
+	cmp.Transformer("event", func(e lineage.Event) eventView {
+		return eventView{e.Seq, e.ID, e.Time.UTC().String(), e.Type, e.Session, e.Branch, e.Tokens.String(), e.Turn, e.TraceID, meaning(e)}
+	}),
+	cmp.Transformer("json", func(raw json.RawMessage) any { return decode(raw) }),
+}
+
+type eventView struct {
+	Seq                                                   uint64
+	ID, Time, Type, Session, Branch, Tokens, Turn, TraceID string
+	Payload                                               any
+}
+
+// meaning is the payload of e: as its type where a store writes it, so that
+// members left out and empty ones are the same.
+func meaning(e lineage.Event) any {
+	switch e.Type {
+	case lineage.EventSpawned:
+		return into[sessions.SpawnPayload](e)
+	case lineage.EventSuspended, lineage.EventResumed:
+		return into[sessions.RunPayload](e)
+	case lineage.EventBound:
+		return into[sessions.BoundPayload](e)
+	case lineage.EventRunEnded, lineage.EventCompleted, lineage.EventFailed, lineage.EventExpired:
+		return into[sessions.EndPayload](e)
+	default:
+		return decode(e.Payload)
+	}
+}
+
+func into[T any](e lineage.Event) any {
+	var v T
+	dec := json.NewDecoder(bytes.NewReader(e.Payload))
+	dec.DisallowUnknownFields()
+	if err := dec.Decode(&v); err != nil {
+		return fmt.Sprintf("no %T: %v in %s", v, err, e.Payload)
+	}
+	return v
+}
+
+// decode keeps numbers as they are spelled.
+func decode(raw []byte) any {
+	if len(raw) == 0 {
+		return nil
+	}
+	var v any
+	dec := json.NewDecoder(bytes.NewReader(raw))
+	dec.UseNumber()
+	if err := dec.Decode(&v); err != nil {
+		return fmt.Sprintf("no JSON: %v in %s", err, raw)
+	}
+	return v
+}

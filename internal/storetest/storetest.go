@@ -1,0 +1,197 @@
+// Package storetest holds every store to the same rules.
+//
+//	Run ──────────▶ named cases, one per rule ──▶ a store
+//	Differential ─▶ random steps ──┬────────────▶ a store ─┐
+//	                               └────────────▶ Model   ─┴─▶ must not differ
+//
+// [Model] is the reference: a store written to be obviously right. The cases
+// and the model know the interface of package sessions and nothing of any
+// store; a store's own tests (keys, files, outages) stay with the store.
+//
+// Where the interface leaves a choice, Model's is the one that holds, so that
+// a tree reads the same whichever store kept it. What it chose is told where
+// it is done; what no test may rely on is never compared: which of two trees
+// of the same instant is listed first, and what happens at the very instant a
+// lease or deadline ends.
+package storetest
+
+import (
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/a2a-sidecar/a2a-sidecar/sessions"
+)
+
+// Open returns an empty store whose clock is now, to be closed when tb ends.
+type Open func(tb testing.TB, now func() time.Time) sessions.Store
+
+// Run checks the store against every rule, one subtest each. Most share one
+// store, each in trees of its own; those that move the clock or count over all
+// trees open one for themselves.
+func Run(t *testing.T, open Open) {
+	t.Helper()
+	clock := newClock()
+	together := open(t, clock.now)
+	for i, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			w := &world{T: t, store: together, clock: clock, root: fmt.Sprintf("root-%02d", i)}
+			if c.alone {
+				w.clock = newClock()
+				w.store = open(t, w.clock.now)
+			}
+			c.check(w)
+			w.consistent()
+		})
+	}
+}
+
+// testCase is one rule.
+type testCase struct {
+	name  string
+	alone bool // needs a store, and a clock, of its own
+	check func(w *world)
+}
+
+var cases = []testCase{
+	// Caps.
+	{"depth is capped for branches and workers", false, depthCap},
+	{"maxDepth lowers the cap", false, depthCapLowered},
+	{"an unknown caller's depth counts", false, depthOfPlaceholder},
+	{"maxChildren counts live children of one parent", false, childrenCap},
+	{"maxChildren counts the parent of the session found", false, childrenCapOfFoundSession},
+	{"maxFanOut counts open runs out of one caller", false, fanOutCap},
+	{"a suspended run is a child but no fan-out", false, suspendedCounts},
+	{"an idle shared session takes no place", false, idleTakesNoPlace},
+	{"maxSessions counts a turn", false, sessionsCapByTurn},
+	{"maxSessions counts an hour without a turn", true, sessionsCapByHour},
+	{"maxSessions counts no placeholder and no known session", false, sessionsCapCountsSpawns},
+	{"maxSessions spares the catch-all tree", false, sessionsCapSparesCatchAll},
+	{"maxVisits guards against loops", false, visitsCap},
+	{"maxConcurrent counts over all trees", true, concurrencyCap},
+	{"maxConcurrent spares an ancestor's place", true, concurrencyCapSparesAncestors},
+	{"a worker calls nobody", false, workerCallsNobody},
+	{"an ended session calls nobody", false, endedCallsNobody},
+	{"another principal's tree is refused", false, foreignPrincipal},
+	{"a refused first call makes no tree", false, refusedMakesNoTree},
+	{"zero limits cap nothing but depth", false, noLimits},
+
+	// Which session a call finds, and which it comes from.
+	{"a first call makes tree, root session and session", false, firstCall},
+	{"an unknown caller gets a placeholder", false, placeholder},
+	{"a remote root is called root", false, remoteRoot},
+	{"a caller is known by its context", false, callerByContext},
+	{"a sibling's parent is the caller", false, callerBySibling},
+	{"a shared context is found again", false, foundByContext},
+	{"a context is found at its own agent only", false, foundAtItsAgent},
+	{"the shared session of an agent is found again", false, foundByAgent},
+	{"an ended shared session is followed by a new one", true, endedIsReplaced},
+	{"a retry while open is the same run", false, retryOpen},
+	{"a retry of a waiting run lets it go on", false, retrySuspended},
+	{"a retry after the end is a new run of the session", false, retryEnded},
+	{"a retry of a lost retry is the newest run", true, retryTwice},
+	{"the same message id at another agent is no retry", false, retryElsewhere},
+	{"a waiting task goes on in its session", false, resumeTask},
+	{"an open task goes on without a further place", false, resumeOpenTask},
+	{"an ended task gets a new run", false, resumeEndedTask},
+	{"a run that goes on keeps its caller", false, resumeKeepsCaller},
+	{"resuming needs a place", false, resumeNeedsPlace},
+	{"tokens and labels follow the spawns", false, tokensAndLabels},
+
+	// Contexts, tasks and what they belong to.
+	{"a session's context is bound to its tree", false, contextIsBound},
+	{"the reply tells the context", false, contextIsLearnt},
+	{"another context in the reply is an alias", false, contextAlias},
+	{"a context that names another session is no alias", false, contextOfAnother},
+	{"a task is bound to its tree and run", false, taskIsBound},
+	{"the first run of a task keeps it", false, taskFirstWins},
+	{"the first claim wins", false, claimFirstWins},
+	{"a store's own binding never replaces a claim", false, claimBeforeSession},
+	{"unclaim takes back what led to nothing", false, unclaim},
+	{"unclaim spares what has a session", false, unclaimSpares},
+	{"nothing is found that was never there", false, notFound},
+	{"the secret stays", false, secret},
+	{"the store answers a ping", false, ping},
+
+	// What becomes of runs and sessions.
+	{"an isolated session ends with its run", false, isolatedEnds},
+	{"a worker ends with its last run", false, workerEndsWithLastRun},
+	{"a shared session outlives its runs", false, sharedOutlives},
+	{"a failed run counts as an error", false, failureCounts},
+	{"an end is final", false, endIsFinal},
+	{"suspended and back", false, suspendAndResume},
+	{"a waiting run may end", false, suspendedRunEnds},
+	{"two runs wait in one session", false, twoRunsWait},
+	{"the end of a session ends what waits in it", false, endTakesWaiting},
+	{"a run cannot wait in an ended session", false, noWaitingInEnded},
+	{"a loss is corrected by the agent's own word", false, lostIsCorrected},
+	{"a lost session's later run is not lost into it twice", false, lostTwice},
+	{"a loss told with a stale gen is not believed", false, staleLoss},
+	{"news of a task finds its run", false, newsByTask},
+	{"news of no run only logs", false, newsWithoutRun},
+	{"result and usage are kept", false, resultIsKept},
+
+	// Time.
+	{"an unrenewed run is lost", true, leaseLapses},
+	{"a renewed run is not", true, leaseRenewed},
+	{"renew never resurrects", true, renewNeverResurrects},
+	{"renew needs the gen", true, renewNeedsGen},
+	{"a lapse frees the place for the call that finds it", true, lapseFreesPlace},
+	{"a lapsed run's retry is a new run", true, lapseThenRetry},
+	{"a detached run has its own time", true, detached},
+	{"a resumed run is held again", true, resumedIsHeld},
+	{"a session expires at its deadline", true, deadlineExpires},
+	{"each call puts the deadline off", true, deadlineMoves},
+	{"an open run keeps its session from expiring", true, deadlineWaitsForRun},
+	{"what waits expires with its session", true, deadlineTakesWaiting},
+	{"only a bounded number lapses at once", true, lapseBound},
+	{"lapses come in the order they were due", true, lapseOrder},
+	{"times never go backwards in a log", true, timesAscend},
+
+	// The log.
+	{"a plain call's log", false, plainLog},
+	{"a crossed context is logged", false, crossedIsLogged},
+	{"parallel runs in one context are logged", false, collapsedIsLogged},
+	{"the order of an admission's events", false, admissionOrder},
+	{"an event id is appended once", false, draftsOnce},
+	{"payloads keep their bytes", false, payloadBytes},
+	{"events bear turn and trace of their cause", false, originOfEvents},
+	{"a failed op spoils no other", false, batch},
+	{"ops of a batch see each other", false, batchInOrder},
+
+	// Reading.
+	{"events come in pages", false, eventPages},
+	{"a large page is cut", false, eventPageCut},
+	{"events are filtered", false, eventFilters},
+	{"the last events", false, lastEvents},
+	{"a viewer sees what it may read", false, visibility},
+	{"trees come newest first, in pages", true, treePages},
+	{"trees are filtered", true, treeFilters},
+	{"a tree's summary", false, treeSummary},
+	{"sessions come in spawn order", false, spawnOrder},
+
+	// Many at once.
+	{"racing admissions share 8 places", false, raceChildren},
+	{"racing retries make one session", false, raceRetries},
+	{"racing first calls make one tree", false, raceFirst},
+	{"racing trees keep an agent's cap", true, raceConcurrency},
+	{"racing claims have one winner", false, raceClaims},
+	{"racing news are all logged", false, raceNews},
+	{"racing secrets are one", true, raceSecret},
+}
+
+// clock is a clock that goes when it is told to. Its times are whole
+// milliseconds, which every store keeps.
+type clock struct{ ms atomic.Int64 }
+
+func newClock() *clock {
+	c := new(clock)
+	c.ms.Store(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC).UnixMilli())
+	return c
+}
+
+func (c *clock) now() time.Time { return time.UnixMilli(c.ms.Load()).UTC() }
+
+func (c *clock) advance(d time.Duration) { c.ms.Add(d.Milliseconds()) }

@@ -1,0 +1,107 @@
+package proxy
+
+import (
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+
+	"github.com/a2a-sidecar/a2a-sidecar/contextid"
+	"github.com/a2a-sidecar/a2a-sidecar/internal/wire"
+	"github.com/a2a-sidecar/a2a-sidecar/lineage"
+)
+
+// ownPrefix begins the names of the sidecar's own headers, in canonical form.
+// What a caller sends under it is meant for the sidecar and goes no further.
+const ownPrefix = "X-Sidecar-"
+
+// said is what the headers of a call say about where it comes from.
+type said struct {
+	root, parent string
+	principal    string
+	turn         string
+	depth        int
+}
+
+// one returns the value of a header that may occur once. Two values would let
+// the sidecar read one and the agent the other.
+func one(h http.Header, name string) (string, error) {
+	values := h[http.CanonicalHeaderKey(name)]
+	switch len(values) {
+	case 0:
+		return "", nil
+	case 1:
+	default:
+		return "", fmt.Errorf("header %s occurs %d times", strings.ToLower(name), len(values))
+	}
+	value := strings.TrimSpace(values[0])
+	if value == "" {
+		return "", nil
+	}
+	return value, wire.CheckID("header "+strings.ToLower(name), value)
+}
+
+// readHeaders reads the lineage of a call. The error names the header at fault.
+func (p *Proxy) readHeaders(h http.Header) (said, error) {
+	var s said
+	var depth string
+	for _, want := range [...]struct {
+		name string
+		into *string
+	}{
+		{p.names.Root, &s.root},
+		{p.names.Parent, &s.parent},
+		{lineage.HeaderPrincipal, &s.principal},
+		{lineage.HeaderTurn, &s.turn},
+		{lineage.HeaderDepth, &depth},
+	} {
+		value, err := one(h, want.name)
+		if err != nil {
+			return said{}, err
+		}
+		*want.into = value
+	}
+	if depth != "" {
+		n, err := strconv.Atoi(depth)
+		if err != nil || n < 0 || n > 1000 {
+			return said{}, fmt.Errorf("header %s is not a depth", strings.ToLower(lineage.HeaderDepth))
+		}
+		s.depth = n
+	}
+	s.principal = contextid.Principal(s.principal, h.Get("Authorization"))
+	return s, nil
+}
+
+// stamp puts the lineage of a call on its way to the agent. What the caller
+// set itself stays, unless the agent is to be told nothing; of each header
+// exactly one value leaves.
+func (p *Proxy) stamp(h http.Header, v lineage.Values, told lineage.Told) {
+	for name := range h {
+		if strings.HasPrefix(name, ownPrefix) {
+			delete(h, name)
+		}
+	}
+	if told == lineage.ToldNone {
+		h.Del(p.names.Root)
+		h.Del(p.names.Parent)
+	}
+	v.Each(p.names, told, func(name, value string) {
+		if h.Get(name) == "" {
+			h.Set(name, value)
+		}
+	})
+}
+
+// stampResponse tells the caller where its call ran.
+func stampResponse(h http.Header, v lineage.Values, contextID string) {
+	for name, value := range map[string]string{
+		lineage.HeaderSession: v.Session,
+		lineage.HeaderContext: contextID,
+		lineage.HeaderRoot:    v.Root,
+		lineage.HeaderBranch:  v.Branch,
+	} {
+		if value != "" {
+			h.Set(name, value)
+		}
+	}
+}

@@ -1,0 +1,123 @@
+package proxy
+
+import (
+	"context"
+	"net"
+	"sync"
+	"time"
+)
+
+const (
+	dialTimeout = 5 * time.Second
+	// spareFor is how long a connection that was made to see whether an agent
+	// is there is handed to the next call. Nobody reads it in the meantime, so
+	// nobody would notice its end.
+	spareFor = 2 * time.Second
+)
+
+// reach knows whether an agent can be reached before a call to it is admitted:
+// a call that cannot even be sent should not take a place and leave a failed
+// session behind. A connection that is open now is proof enough; without one,
+// it makes one and hands it to the transport for its next dial, so that looking
+// costs nothing.
+type reach struct {
+	addr string // host:port
+	dial func(ctx context.Context, network, addr string) (net.Conn, error)
+
+	looking sync.Mutex // one look at a time: the others find what it found
+
+	mu    sync.Mutex // guards the fields below
+	open  int        // connections of the transport
+	spare net.Conn   // made by a look, nil if none
+	since time.Time
+}
+
+func newReach(addr string) *reach {
+	d := &net.Dialer{Timeout: dialTimeout, KeepAlive: 30 * time.Second}
+	return &reach{addr: addr, dial: d.DialContext}
+}
+
+// look returns nil if the agent can be reached, else what the dial said.
+func (r *reach) look(ctx context.Context) error {
+	if r.connected() {
+		return nil
+	}
+	r.looking.Lock()
+	defer r.looking.Unlock()
+	if r.connected() {
+		return nil
+	}
+	conn, err := r.dial(ctx, "tcp", r.addr)
+	if err != nil {
+		return err
+	}
+	r.mu.Lock()
+	stale := r.spare
+	r.spare, r.since = conn, time.Now()
+	r.mu.Unlock()
+	if stale != nil {
+		return stale.Close()
+	}
+	return nil
+}
+
+// connected reports whether a connection is known to be there.
+func (r *reach) connected() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.open > 0 || r.spare != nil && time.Since(r.since) < spareFor
+}
+
+// DialContext is the transport's dial.
+func (r *reach) DialContext(ctx context.Context, network, addr string) (net.Conn, error) {
+	r.mu.Lock()
+	spare, fresh := r.spare, time.Since(r.since) < spareFor
+	r.spare = nil
+	r.mu.Unlock()
+	if spare != nil && fresh {
+		return r.count(spare), nil
+	}
+	if spare != nil {
+		_ = spare.Close() // idle for too long to be trusted
+	}
+	conn, err := r.dial(ctx, network, addr)
+	if err != nil {
+		return nil, err
+	}
+	return r.count(conn), nil
+}
+
+// close drops the spare connection. The transport closes its own.
+func (r *reach) close() {
+	r.mu.Lock()
+	spare := r.spare
+	r.spare = nil
+	r.mu.Unlock()
+	if spare != nil {
+		_ = spare.Close() // nothing was sent on it
+	}
+}
+
+func (r *reach) count(c net.Conn) net.Conn {
+	r.mu.Lock()
+	r.open++
+	r.mu.Unlock()
+	return &countedConn{Conn: c, reach: r}
+}
+
+// countedConn is a connection of the transport. The transport reads idle
+// connections, so one whose agent has gone is closed, and counted out, at once.
+type countedConn struct {
+	net.Conn
+	reach *reach
+	once  sync.Once
+}
+
+func (c *countedConn) Close() error {
+	c.once.Do(func() {
+		c.reach.mu.Lock()
+		c.reach.open--
+		c.reach.mu.Unlock()
+	})
+	return c.Conn.Close()
+}

@@ -1,0 +1,463 @@
+package sqlite
+
+import (
+	"fmt"
+	"sort"
+	"strconv"
+	"time"
+
+	"github.com/a2a-sidecar/a2a-sidecar/lineage"
+	"github.com/a2a-sidecar/a2a-sidecar/sessions"
+)
+
+// plan is an admission as far as it can be decided without changing anything.
+type plan struct {
+	a *sessions.Admission
+
+	tree    *treeRow
+	main    *sessionRow
+	planted bool // tree and main are to be made
+
+	caller   *sessionRow
+	stranger bool // the caller is unknown: caller is a placeholder to be made
+
+	session *sessionRow // nil: to be made
+	parent  *sessionRow // of the session, to be made or not; nil for the root session
+	run     *runRow     // of the same task or message; nil: none
+	retry   bool        // the message had been sent before
+	resumed bool        // run goes on
+	held    bool        // and is active: it has its place already
+}
+
+// admit carries out one admission: it looks, asks the caps, and only then
+// writes, so that a refusal leaves no trace.
+func (b *batch) admit(a *sessions.Admission) (sessions.Grant, error) {
+	p := &plan{a: a}
+	if err := b.enterTree(p); err != nil {
+		return sessions.Grant{}, err
+	}
+	if err := b.findSession(p); err != nil {
+		return sessions.Grant{}, err
+	}
+	if err := b.findCaller(p); err != nil {
+		return sessions.Grant{}, err
+	}
+	if err := b.checkCaps(p); err != nil {
+		return sessions.Grant{}, err
+	}
+	return b.carryOut(p)
+}
+
+// enterTree finds the tree, with what is overdue in it settled, or plans it.
+func (b *batch) enterTree(p *plan) error {
+	a := p.a
+	t, err := b.tree(a.Root)
+	if err != nil {
+		return err
+	}
+	if t == nil {
+		p.planted = true
+		p.tree = &treeRow{token: 1, principal: a.Principal}
+		p.tree.Root, p.tree.CatchAll, p.tree.StartedAt = a.Root, a.CatchAll, b.now
+		p.main = newMain(a)
+		return nil
+	}
+	if t.principal != a.Principal {
+		return &lineage.Refusal{Reason: lineage.ContextForbidden, Agent: a.Agent}
+	}
+	p.tree = t
+	if err := b.lapse(t); err != nil {
+		return err
+	}
+	p.main, err = b.session(t, rootN)
+	return err
+}
+
+// newMain is the root session of a tree that is to be made. When the call
+// comes from further down, the root lives beside some other sidecar.
+func newMain(a *sessions.Admission) *sessionRow {
+	main := &sessionRow{Session: lineage.Session{
+		ID: a.MainID, Tree: a.Root, Edge: lineage.EdgeRoot, Kind: lineage.Main, Agent: a.Local, ContextID: a.Root,
+		State: lineage.Active, Inherit: lineage.InheritFull, Turn: a.Turn, ParentSource: a.Source, TraceID: a.TraceID,
+	}}
+	if c := a.Caller.ContextID; c != "" && c != a.Root {
+		main.Agent, main.Remote = "root", true
+	}
+	main.Branch = main.Agent
+	return main
+}
+
+// findSession finds the session that the call goes to, and the run of the same
+// task or message. A known task or message may lead to a session that has ended.
+func (b *batch) findSession(p *plan) error {
+	a := p.a
+	if p.planted {
+		return nil
+	}
+	found, err := b.runKey(p.tree, a.TaskID, keyTask, a.Agent)
+	if err == nil && found == nil {
+		found, err = b.lookUp(p.tree, keyMessage, a.Agent, a.MessageID)
+		p.retry = found != nil
+	}
+	if err != nil {
+		return err
+	}
+	if found != nil {
+		if p.run, err = b.run(p.tree, runPlace{p.tree.no, found.session, found.run}); err != nil {
+			return err
+		}
+		p.resumed = !p.run.State.Terminal()
+		p.held = p.run.State == lineage.Active
+		p.session, err = b.session(p.tree, found.session)
+		return err
+	}
+	switch {
+	case a.Resolve == sessions.ResolveContext && a.ContextID != "":
+		found, err = b.lookUp(p.tree, keyContext, a.Agent, a.ContextID)
+	case a.Resolve == sessions.ResolveAgent:
+		found, err = b.lookUp(p.tree, keyShared, a.Agent, "")
+	}
+	if err != nil || found == nil {
+		return err
+	}
+	s, err := b.session(p.tree, found.session)
+	if err == nil && !s.State.Terminal() {
+		p.session = s
+	}
+	return err
+}
+
+// runKey looks up a task, if there is one.
+func (b *batch) runKey(t *treeRow, id, kind, agent string) (*key, error) {
+	if id == "" {
+		return nil, nil
+	}
+	return b.lookUp(t, kind, agent, id)
+}
+
+// findCaller finds the session that the call comes out of, or plans a
+// placeholder for it. A run that goes on stays its first caller's.
+func (b *batch) findCaller(p *plan) (err error) {
+	a, t := p.a, p.tree
+	switch c := a.Caller; {
+	case p.resumed:
+		p.caller, err = b.session(t, p.run.caller)
+	case c.SiblingOf != "":
+		p.caller, err = b.parentOfSibling(p)
+	case c.ContextID == "" || c.ContextID == a.Root:
+		p.caller = p.main
+	default:
+		p.caller, err = b.callerNamed(p, c.ContextID)
+	}
+	if err != nil {
+		return err
+	}
+	switch {
+	case p.session == nil:
+		p.parent = p.caller
+	case p.session.n != rootN:
+		p.parent, err = b.session(t, p.session.parent)
+	}
+	return err
+}
+
+func (b *batch) parentOfSibling(p *plan) (*sessionRow, error) {
+	if p.planted {
+		return p.main, nil
+	}
+	k, err := b.lookUp(p.tree, keyContext, p.a.Agent, p.a.Caller.SiblingOf)
+	if err != nil || k == nil {
+		return p.main, err
+	}
+	s, err := b.session(p.tree, k.session)
+	if err != nil || s.n == rootN {
+		return p.main, err
+	}
+	return b.session(p.tree, s.parent)
+}
+
+func (b *batch) callerNamed(p *plan, contextID string) (*sessionRow, error) {
+	if !p.planted {
+		k, err := b.lookUp(p.tree, keyCaller, "", contextID)
+		if err != nil {
+			return nil, err
+		}
+		if k != nil {
+			return b.session(p.tree, k.session)
+		}
+	}
+	a := p.a
+	s := child(p.tree, p.main, a.Local, lineage.InheritFull)
+	s.ID, s.Kind, s.ContextID, s.Remote = a.RemoteID, lineage.Branch, contextID, true
+	s.Turn, s.ParentSource, s.TraceID = a.Turn, a.Source, a.TraceID
+	s.Depth = max(1, a.Caller.Depth)
+	p.stranger = true
+	return s, nil
+}
+
+// child is a new session under parent, with the next ordinal and token. It
+// takes them when it is spawned.
+func child(t *treeRow, parent *sessionRow, agent string, inherit lineage.Inherit) *sessionRow {
+	s := &sessionRow{parent: parent.n, Session: lineage.Session{
+		Tree: t.Root, Parent: parent.ID, Edge: lineage.EdgeSpawn, Agent: agent, State: lineage.Active,
+		Depth: parent.Depth + 1, Branch: lineage.Label(parent.Branch, agent, parent.children+1), Ordinal: parent.children + 1,
+		Inherit: inherit,
+	}}
+	s.Tokens, s.Read = lineage.SpawnTokens(parent.Tokens, parent.Read, t.token, inherit)
+	return s
+}
+
+// checkCaps counts what the caps are about.
+func (b *batch) checkCaps(p *plan) error {
+	a, limits := p.a, p.a.Limits
+	if p.held {
+		limits = lineage.Limits{} // takes no place: only the caller's own standing counts
+	}
+	place := lineage.Place{
+		Agent: a.Agent, Kind: a.Kind,
+		Caller: &p.caller.Session, CallerDepth: p.caller.Depth, OpenRuns: p.caller.out,
+		New: p.session == nil, NoMadeLimit: p.tree.CatchAll, Live: p.session != nil && p.session.live(),
+		AgentRuns: b.agentRuns[a.Agent],
+	}
+	if p.parent != nil {
+		place.Siblings, place.ParentID, place.ParentLabel = p.parent.liveChildren, p.parent.ID, p.parent.Branch
+	}
+	// A place held by an ancestor never blocks its descendants.
+	for s := p.caller; ; {
+		if s.Agent == a.Agent {
+			place.Visits++
+			place.AgentRuns -= s.open
+		}
+		if s == p.main {
+			break
+		}
+		if s.parent == rootN {
+			s = p.main
+			continue
+		}
+		var err error
+		if s, err = b.session(p.tree, s.parent); err != nil {
+			return err
+		}
+	}
+	if place.New && !place.NoMadeLimit {
+		var err error
+		if place.Made, err = b.made(p.tree, a.Turn, limits.MaxSessions); err != nil {
+			return err
+		}
+	}
+	if refusal := limits.Check(place); refusal != nil {
+		return refusal
+	}
+	return nil
+}
+
+// made counts the sessions made in t in a turn, or in the last window where no
+// turn is known. While the tree has made fewer than limit at all, that is answer
+// enough.
+func (b *batch) made(t *treeRow, turn string, limit int) (int, error) {
+	switch {
+	case limit <= 0 || t.made < limit:
+		return min(t.made, limit), nil
+	case turn != "":
+		n, err := one(b, func(row scanner) (*int, error) {
+			var n int
+			return &n, row.Scan(&n)
+		}, `SELECT made FROM turns WHERE tree = ? AND turn = ?`, t.no, turn)
+		if err != nil {
+			return 0, fmt.Errorf("counting the sessions of turn %s: %w", turn, err)
+		}
+		if n == nil {
+			return 0, nil
+		}
+		return *n, nil
+	}
+	// Sessions are numbered in the order of their times: a binary search finds
+	// the first in the window, and the one before says how many were made by then.
+	since := b.now.Add(-lineage.SessionsWindow)
+	var failed error
+	first := sort.Search(t.Sessions, func(i int) bool {
+		s, err := b.session(t, i+1)
+		if err != nil {
+			failed = err
+			return true
+		}
+		return s.CreatedAt.After(since)
+	})
+	if failed != nil || first == 0 {
+		return t.made, failed
+	}
+	before, err := b.session(t, first)
+	if err != nil {
+		return 0, err
+	}
+	return t.made - before.made, nil
+}
+
+// carryOut writes what was planned and logs it.
+func (b *batch) carryOut(p *plan) (sessions.Grant, error) {
+	a, t := p.a, p.tree
+	by := origin{a.Turn, a.TraceID}
+	made := p.session == nil
+	if err := b.makeSessions(p, by); err != nil {
+		return sessions.Grant{}, err
+	}
+	s, r := p.session, p.run
+	waited := p.resumed && !p.held
+	if !p.resumed {
+		r = &runRow{caller: p.caller.n, Run: lineage.Run{
+			ID: a.RunID, Caller: p.caller.ID, TaskID: a.TaskID, MessageID: a.MessageID, StartedAt: b.clock(t),
+		}}
+		b.enterRun(s, r)
+	}
+	r.gen++
+	r.turn, r.owner, r.detached = a.Turn, a.Owner, false
+	b.touchRun(r)
+	if !p.held {
+		if err := b.open(t, s, r); err != nil {
+			return sessions.Grant{}, err
+		}
+	}
+	b.holdFor(t, r, a.Lease)
+	if !p.retry || !p.held {
+		if err := b.logCall(p, r, by, waited); err != nil {
+			return sessions.Grant{}, err
+		}
+	}
+	if err := b.keepIDs(p, r); err != nil {
+		return sessions.Grant{}, err
+	}
+	if a.TTL > 0 {
+		deadline := b.now.Add(a.TTL)
+		s.Deadline = &deadline
+	}
+	s.Owner = a.Owner
+	b.touch(s)
+
+	g := sessions.Grant{Session: s.Session, RunID: r.ID, Gen: r.gen, New: made, Retry: p.retry, Resumed: p.resumed}
+	if p.parent != nil {
+		g.ParentContextID = p.parent.ContextID
+	}
+	return g, nil
+}
+
+// makeSessions makes what is missing: the tree with its root session, the
+// placeholder of the caller, the session.
+func (b *batch) makeSessions(p *plan, by origin) error {
+	a, t := p.a, p.tree
+	if p.planted {
+		b.plant(t)
+		if err := b.spawn(t, p.main, nil, by, false); err != nil {
+			return err
+		}
+	}
+	if p.stranger {
+		if err := b.spawn(t, p.caller, p.main, by, false); err != nil {
+			return err
+		}
+	}
+	if p.session != nil {
+		return nil
+	}
+	s := child(t, p.caller, a.Agent, a.Inherit)
+	s.ID, s.Kind, s.ContextID, s.Isolated = a.SessionID, a.Kind, a.ContextID, a.Isolated
+	s.Turn, s.ParentSource, s.TraceID = a.Turn, a.Source, a.TraceID
+	p.session = s
+	if err := b.spawn(t, s, p.caller, by, a.Resolve != sessions.ResolveNone); err != nil {
+		return err
+	}
+	if a.Resolve == sessions.ResolveAgent {
+		return b.point(t, keyShared, a.Agent, "", key{session: s.n})
+	}
+	return nil
+}
+
+// spawn puts s under parent (nil: the root session), logs it and makes its
+// context id mean it.
+func (b *batch) spawn(t *treeRow, s, parent *sessionRow, by origin, takeOver bool) error {
+	if parent != nil {
+		s.parent = parent.n
+		parent.children++
+		t.token++
+		b.touch(parent)
+	}
+	if err := b.enter(t, s, by); err != nil {
+		return err
+	}
+	payload, err := encode(sessions.SpawnPayload{
+		Parent: s.Parent, Edge: s.Edge, Kind: s.Kind, Agent: s.Agent, ContextID: s.ContextID, Depth: s.Depth, Ordinal: s.Ordinal,
+		Read: s.Read, Isolated: s.Isolated, Inherit: s.Inherit, Remote: s.Remote, ParentSource: s.ParentSource,
+	})
+	if err != nil {
+		return err
+	}
+	if err := b.log(t, s, by, lineage.EventSpawned, "spawned/"+s.ID, payload); err != nil {
+		return err
+	}
+	return b.name(t, s, s.ContextID, takeOver)
+}
+
+// logCall logs what the call did in its session.
+func (b *batch) logCall(p *plan, r *runRow, by origin, waited bool) error {
+	a, t, s := p.a, p.tree, p.session
+	if a.Crossed != "" {
+		payload, err := encode(crossedPayload{r.ID, a.Crossed})
+		if err != nil {
+			return err
+		}
+		if err := b.log(t, s, by, lineage.EventCrossed, "crossed/"+r.ID, payload); err != nil {
+			return err
+		}
+	}
+	if waited {
+		if err := b.logResumed(t, s, r, by); err != nil {
+			return err
+		}
+	}
+	known := p.retry
+	if !known && !p.planted {
+		k, err := b.lookUp(t, keyMessage, a.Agent, a.MessageID)
+		if err != nil {
+			return err
+		}
+		known = k != nil
+	}
+	id := "sent/" + a.Agent + "/" + a.MessageID
+	if known {
+		id = "sent/" + r.ID + "/" + strconv.Itoa(r.gen)
+	}
+	payload, err := sentPayload(sessions.SentPayload{Run: r.ID, Caller: r.Caller, MessageID: a.MessageID, TaskID: a.TaskID}, a.Sent)
+	if err != nil {
+		return err
+	}
+	if err := b.log(t, s, by, lineage.EventSent, id, payload); err != nil {
+		return err
+	}
+	if p.held || s.open < 2 || s.Remote || s.Kind == lineage.Main {
+		return nil
+	}
+	if payload, err = encode(collapsedPayload{r.ID, s.ContextID, s.open}); err != nil {
+		return err
+	}
+	return b.log(t, s, by, lineage.EventCollapsed, "collapsed/"+r.ID+"/"+strconv.Itoa(r.gen), payload)
+}
+
+// keepIDs makes the call's ids lead to its run.
+func (b *batch) keepIDs(p *plan, r *runRow) error {
+	a, t := p.a, p.tree
+	to := key{r.session, r.n}
+	if err := b.point(t, keyMessage, a.Agent, a.MessageID, to); err != nil || a.TaskID == "" {
+		return err
+	}
+	if err := b.point(t, keyTask, a.Agent, a.TaskID, to); err != nil {
+		return err
+	}
+	return b.bind(t, sessions.BindTask, a.Agent, a.TaskID)
+}
+
+// holdFor gives r a lease, which holds its place.
+func (b *batch) holdFor(t *treeRow, r *runRow, lease time.Duration) {
+	r.lease, r.hold = b.now.Add(lease), lease
+	b.touchRun(r)
+	b.expect(t, r.lease)
+}

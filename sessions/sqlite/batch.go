@@ -1,0 +1,196 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// cacheLimit is how many rows of a kind a generation of the cache holds.
+const cacheLimit = 16384
+
+// writer is the one connection that writes, and what it remembers of the file.
+// Nobody else writes to the file, so what it remembers is true.
+type writer struct {
+	conn  *sql.Conn
+	stmts map[string]*sql.Stmt
+
+	// Each row is in one cache under one name, so that there is one of it; the
+	// caches of ids say where it is.
+	trees      cache[string, *treeRow]
+	sessions   cache[place, *sessionRow]
+	sessionIDs cache[string, place]
+	runs       cache[runPlace, *runRow]
+	runIDs     cache[treeID, runPlace]
+
+	agentRuns map[string]int // active runs at each agent, over all trees
+	lastTree  int64          // the highest number that a tree has or had
+}
+
+type (
+	place struct { // of a session
+		tree int64
+		n    int
+	}
+	runPlace struct {
+		tree       int64
+		session, n int
+	}
+	treeID struct { // an id that is unique in its tree
+		tree int64
+		id   string
+	}
+)
+
+func newWriter(ctx context.Context, conn *sql.Conn) (*writer, error) {
+	w := &writer{
+		conn: conn, stmts: map[string]*sql.Stmt{},
+		trees: newCache[string, *treeRow](), sessions: newCache[place, *sessionRow](), sessionIDs: newCache[string, place](),
+		runs: newCache[runPlace, *runRow](), runIDs: newCache[treeID, runPlace](),
+	}
+	return w, w.recall(ctx)
+}
+
+// recall forgets what w remembers and reads from the file what it must know.
+func (w *writer) recall(ctx context.Context) error {
+	w.forget()
+	w.agentRuns = map[string]int{}
+	row := w.conn.QueryRowContext(ctx, `SELECT max(ifnull((SELECT max(no) FROM trees), 0), ifnull((SELECT max(no) FROM dropped), 0))`)
+	if err := row.Scan(&w.lastTree); err != nil {
+		return fmt.Errorf("reading the last tree: %w", err)
+	}
+	rows, err := w.conn.QueryContext(ctx, `SELECT s.agent, count(*)
+		FROM runs r JOIN sessions s ON s.tree = r.tree AND s.n = r.session
+		WHERE r.lease IS NOT NULL AND r.tree NOT IN (SELECT no FROM dropped) GROUP BY s.agent`)
+	if err != nil {
+		return fmt.Errorf("counting active runs: %w", err)
+	}
+	return each(rows, func() error {
+		var agent string
+		var n int
+		if err := rows.Scan(&agent, &n); err != nil {
+			return fmt.Errorf("counting active runs: %w", err)
+		}
+		w.agentRuns[agent] = n
+		return nil
+	})
+}
+
+func (w *writer) forget() {
+	w.trees.reset()
+	w.sessions.reset()
+	w.sessionIDs.reset()
+	w.runs.reset()
+	w.runIDs.reset()
+}
+
+func (w *writer) age() {
+	w.trees.age(cacheLimit)
+	w.sessions.age(cacheLimit)
+	w.sessionIDs.age(cacheLimit)
+	w.runs.age(cacheLimit)
+	w.runIDs.age(cacheLimit)
+}
+
+// stmt returns query, prepared once.
+func (w *writer) stmt(ctx context.Context, query string) (*sql.Stmt, error) {
+	if st := w.stmts[query]; st != nil {
+		return st, nil
+	}
+	st, err := w.conn.PrepareContext(ctx, query)
+	if err != nil {
+		return nil, err
+	}
+	w.stmts[query] = st
+	return st, nil
+}
+
+// batch is one transaction of the writer. Rows are changed in memory and
+// written at the end, each once however often it changed; events and keys are
+// written as they come.
+//
+// An error of its methods is the storage's, and ends the batch. What an op is
+// told instead (a refusal, not found) is checked before anything is changed.
+type batch struct {
+	*writer
+	ctx context.Context //nolint:containedctx // lives as long as the transaction
+	now time.Time
+
+	dirtyTrees    []*treeRow
+	dirtySessions []*sessionRow
+	dirtyRuns     []*runRow
+}
+
+// transact runs do in one transaction.
+func (w *writer) transact(ctx context.Context, now time.Time, do func(*batch) error) error {
+	// A statement that was begun is finished: following ctx would cost a
+	// goroutine per statement, and a batch is short.
+	ctx = context.WithoutCancel(ctx)
+	b := &batch{writer: w, ctx: ctx, now: now}
+	if err := b.exec(`BEGIN IMMEDIATE`); err != nil {
+		return fmt.Errorf("beginning a transaction: %w", err)
+	}
+	err := do(b)
+	if err == nil {
+		err = b.flush()
+	}
+	if err == nil {
+		if err = b.exec(`COMMIT`); err == nil {
+			w.age()
+			return nil
+		}
+		err = fmt.Errorf("committing: %w", err)
+	}
+	if _, e := w.conn.ExecContext(ctx, `ROLLBACK`); e != nil {
+		err = errors.Join(err, fmt.Errorf("rolling back: %w", e))
+	}
+	// The rows in memory have what the file has not.
+	if e := w.recall(ctx); e != nil {
+		err = errors.Join(err, e)
+	}
+	return err
+}
+
+func (b *batch) exec(query string, args ...any) error {
+	_, err := b.change(query, args...)
+	return err
+}
+
+// change returns how many rows query changed.
+func (b *batch) change(query string, args ...any) (int64, error) {
+	st, err := b.stmt(b.ctx, query)
+	if err != nil {
+		return 0, err
+	}
+	res, err := st.ExecContext(b.ctx, args...)
+	if err != nil {
+		return 0, err
+	}
+	return res.RowsAffected()
+}
+
+// one scans the row that query finds with scan, and returns nil if there is none.
+func one[T any](b *batch, scan func(scanner) (*T, error), query string, args ...any) (*T, error) {
+	st, err := b.stmt(b.ctx, query)
+	if err != nil {
+		return nil, err
+	}
+	v, err := scan(st.QueryRowContext(b.ctx, args...))
+	if errors.Is(err, sql.ErrNoRows) {
+		return nil, nil
+	}
+	return v, err
+}
+
+// each calls do for every row and closes rows.
+func each(rows *sql.Rows, do func() error) error {
+	for rows.Next() {
+		if err := do(); err != nil {
+			return errors.Join(err, rows.Close())
+		}
+	}
+	return errors.Join(rows.Err(), rows.Close())
+}
+
