@@ -23,11 +23,7 @@ func (r *Record) Follow(ctx context.Context, agent *Agent, principal, traceID, t
 		return nil, err
 	}
 	if b.Principal != principal {
-		refusal := &lineage.Refusal{Reason: lineage.ContextForbidden, Agent: agent.Name}
-		if r.opts.Hooks.Refused != nil {
-			r.opts.Hooks.Refused(agent.Name, refusal.Reason)
-		}
-		return nil, refusal
+		return nil, &lineage.Refusal{Reason: lineage.ContextForbidden, Agent: agent.Name}
 	}
 	run := &Run{record: r, agent: agent, trace: traceID, whose: principal, task: taskID, follows: true, settled: true}
 	if s, ok := r.known.Get(BindingKey{BindTask, agent.Name, taskID}); ok {

@@ -51,7 +51,6 @@ type Options struct {
 // Hooks are told what happens, for metrics. Each may be nil; they are called
 // concurrently and must not block.
 type Hooks struct {
-	Refused    func(agent string, reason lineage.Reason)
 	Queued     func(agent string, waited time.Duration) // a call left the queue
 	Unrecorded func(agent string)                       // a call went on without the store
 	Dropped    func(n int)                              // progress that was given up
@@ -220,7 +219,9 @@ func (r *Record) Begin(ctx context.Context, c Call) (*Run, error) {
 	}
 	var refusal *lineage.Refusal
 	if errors.As(err, &refusal) {
-		r.refused(c, p.a, refusal)
+		if p.a != nil {
+			r.note(p.a, refusal, lineage.EventRefused, "refused/")
+		}
 	}
 	return nil, err
 }
@@ -259,16 +260,6 @@ func (r *Record) giveBack(a *Admission, g Grant) {
 	})
 }
 
-// refused counts and logs a refusal, in the tree too if there is one.
-func (r *Record) refused(c Call, a *Admission, refusal *lineage.Refusal) {
-	if r.opts.Hooks.Refused != nil {
-		r.opts.Hooks.Refused(c.Agent.Name, refusal.Reason)
-	}
-	if a != nil {
-		r.note(a, refusal, lineage.EventRefused, "refused/")
-	}
-}
-
 // note logs an event about a call that has no session yet, with its parent.
 func (r *Record) note(a *Admission, refusal *lineage.Refusal, event, id string) {
 	if refusal.ParentID == "" {
@@ -292,9 +283,7 @@ func (r *Record) note(a *Admission, refusal *lineage.Refusal, event, id string) 
 // store does not answer.
 func (r *Record) withoutStore(ctx context.Context, c Call, err error) (*Run, error) {
 	if r.opts.OnStoreDown == StoreDownRefuse {
-		refusal := &lineage.Refusal{Reason: lineage.StoreUnavailable, Agent: c.Agent.Name}
-		r.refused(c, nil, refusal)
-		return nil, refusal
+		return nil, &lineage.Refusal{Reason: lineage.StoreUnavailable, Agent: c.Agent.Name}
 	}
 	r.opts.Logger.WarnContext(ctx, "call goes on unrecorded", "agent", c.Agent.Name, "error", err)
 	if r.opts.Hooks.Unrecorded != nil {

@@ -27,6 +27,8 @@ var (
 	// ErrUnavailable: the store did not answer, or not in time. Whether the
 	// operation took effect is not known; repeating it is safe.
 	ErrUnavailable = errors.New("store unavailable")
+	// ErrBadCursor: TreeQuery.Cursor is none that Trees has returned.
+	ErrBadCursor = errors.New("bad cursor")
 )
 
 // Store keeps the record. Its methods may be called concurrently. Times are

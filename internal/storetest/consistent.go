@@ -209,13 +209,14 @@ var sameMeaning = cmp.Options{
 	cmp.Transformer("event", func(e lineage.Event) eventView {
 		return eventView{e.Seq, e.ID, e.Time.UTC().String(), e.Type, e.Session, e.Branch, e.Tokens.String(), e.Turn, e.TraceID, meaning(e)}
 	}),
-	cmp.Transformer("json", func(raw json.RawMessage) any { return decode(raw) }),
+	cmp.FilterValues(func(a, b json.RawMessage) bool { return len(a) > 0 || len(b) > 0 }, // else EquateEmpty's
+		cmp.Transformer("json", func(raw json.RawMessage) any { return decode(raw) })),
 }
 
 type eventView struct {
-	Seq                                                   uint64
+	Seq                                                    uint64
 	ID, Time, Type, Session, Branch, Tokens, Turn, TraceID string
-	Payload                                               any
+	Payload                                                any
 }
 
 // meaning is the payload of e: as its type where a store writes it, so that

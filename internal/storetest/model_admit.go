@@ -178,6 +178,7 @@ func (m *Model) check(t *modelTree, a *sessions.Admission, caller, s *node, held
 	if held {
 		limits = lineage.Limits{} // takes no place: only the caller's own standing counts
 	}
+	now := m.now()
 	parent := caller
 	if s != nil {
 		parent = s.parent
@@ -186,12 +187,12 @@ func (m *Model) check(t *modelTree, a *sessions.Admission, caller, s *node, held
 		Agent: a.Agent, Kind: a.Kind,
 		Caller: &caller.Session, CallerDepth: caller.Depth, OpenRuns: t.out(caller),
 		New: s == nil, NoMadeLimit: t.catchAll, Live: s != nil && s.live(),
-		Siblings: t.liveChildren(parent), AgentRuns: m.agentRuns(a.Agent),
+		Siblings: t.liveChildren(parent), AgentRuns: m.agentRuns(a.Agent, now),
 	}
 	if parent != nil {
 		p.ParentID, p.ParentLabel = parent.ID, parent.Branch
 	}
-	since := m.now().Add(-lineage.SessionsWindow)
+	since := now.Add(-lineage.SessionsWindow)
 	for _, n := range t.nodes {
 		recent := n.Turn == a.Turn
 		if a.Turn == "" {
@@ -204,7 +205,7 @@ func (m *Model) check(t *modelTree, a *sessions.Admission, caller, s *node, held
 	for _, n := range caller.path() {
 		if n.Agent == a.Agent {
 			p.Visits++
-			p.AgentRuns -= n.open() // a place held by an ancestor never blocks its descendants
+			p.AgentRuns -= n.held(now) // a place held by an ancestor never blocks its descendants
 		}
 	}
 	if refusal := limits.Check(p); refusal != nil {

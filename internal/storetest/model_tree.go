@@ -131,13 +131,26 @@ func (t *modelTree) out(caller *node) int {
 	return out
 }
 
-// agentRuns counts the open runs at agent, over all trees.
-func (m *Model) agentRuns(agent string) int {
+// held counts the open runs in n whose lease is not over. One whose lease is
+// holds no agent's place, even before an admission in its own tree settles it:
+// else the runs of a sidecar that died would block an agent for ever.
+func (n *node) held(now time.Time) int {
+	held := 0
+	for _, r := range n.runs {
+		if r.State == lineage.Active && !r.lapsed(now) {
+			held++
+		}
+	}
+	return held
+}
+
+// agentRuns counts the places held at agent, over all trees.
+func (m *Model) agentRuns(agent string, now time.Time) int {
 	runs := 0
 	for _, t := range m.trees {
 		for _, n := range t.nodes {
 			if n.Agent == agent {
-				runs += n.open()
+				runs += n.held(now)
 			}
 		}
 	}

@@ -86,11 +86,11 @@ func (c *call) to(root string) *call {
 	return c
 }
 
-func (c *call) max(l lineage.Limits) *call          { c.Limits = l; return c }
-func (c *call) turn(turn string) *call              { c.Turn = turn; return c }
-func (c *call) message(id string) *call             { c.MessageID = id; return c }
-func (c *call) task(id string) *call                { c.TaskID = id; return c }
-func (c *call) ttl(d time.Duration) *call           { c.TTL = d; return c }
+func (c *call) max(l lineage.Limits) *call             { c.Limits = l; return c }
+func (c *call) turn(turn string) *call                 { c.Turn = turn; return c }
+func (c *call) message(id string) *call                { c.MessageID = id; return c }
+func (c *call) task(id string) *call                   { c.TaskID = id; return c }
+func (c *call) ttl(d time.Duration) *call              { c.TTL = d; return c }
 func (c *call) with(f func(*sessions.Admission)) *call { f(&c.Admission); return c }
 
 // again is the same call sent once more: what the sidecar makes up is new.

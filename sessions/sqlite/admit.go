@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"sort"
 	"strconv"
-	"time"
 
 	"github.com/a2a-sidecar/a2a-sidecar/lineage"
 	"github.com/a2a-sidecar/a2a-sidecar/sessions"
@@ -12,7 +11,8 @@ import (
 
 // plan is an admission as far as it can be decided without changing anything.
 type plan struct {
-	a *sessions.Admission
+	a    *sessions.Admission
+	sent []byte // members of its Sent
 
 	tree    *treeRow
 	main    *sessionRow
@@ -33,6 +33,10 @@ type plan struct {
 // writes, so that a refusal leaves no trace.
 func (b *batch) admit(a *sessions.Admission) (sessions.Grant, error) {
 	p := &plan{a: a}
+	var err error
+	if p.sent, err = sentMembers(a.Sent); err != nil {
+		return sessions.Grant{}, err
+	}
 	if err := b.enterTree(p); err != nil {
 		return sessions.Grant{}, err
 	}
@@ -76,7 +80,7 @@ func (b *batch) enterTree(p *plan) error {
 // newMain is the root session of a tree that is to be made. When the call
 // comes from further down, the root lives beside some other sidecar.
 func newMain(a *sessions.Admission) *sessionRow {
-	main := &sessionRow{Session: lineage.Session{
+	main := &sessionRow{n: rootN, Session: lineage.Session{
 		ID: a.MainID, Tree: a.Root, Edge: lineage.EdgeRoot, Kind: lineage.Main, Agent: a.Local, ContextID: a.Root,
 		State: lineage.Active, Inherit: lineage.InheritFull, Turn: a.Turn, ParentSource: a.Source, TraceID: a.TraceID,
 	}}
@@ -217,12 +221,13 @@ func (b *batch) checkCaps(p *plan) error {
 		Agent: a.Agent, Kind: a.Kind,
 		Caller: &p.caller.Session, CallerDepth: p.caller.Depth, OpenRuns: p.caller.out,
 		New: p.session == nil, NoMadeLimit: p.tree.CatchAll, Live: p.session != nil && p.session.live(),
-		AgentRuns: b.agentRuns[a.Agent],
+		AgentRuns: b.held.count(a.Agent, b.now),
 	}
 	if p.parent != nil {
 		place.Siblings, place.ParentID, place.ParentLabel = p.parent.liveChildren, p.parent.ID, p.parent.Branch
 	}
-	// A place held by an ancestor never blocks its descendants.
+	// A place held by an ancestor never blocks its descendants. (In this tree
+	// nothing that is open has lapsed: that has just been settled.)
 	for s := p.caller; ; {
 		if s.Agent == a.Agent {
 			place.Visits++
@@ -258,7 +263,7 @@ func (b *batch) checkCaps(p *plan) error {
 func (b *batch) made(t *treeRow, turn string, limit int) (int, error) {
 	switch {
 	case limit <= 0 || t.made < limit:
-		return min(t.made, limit), nil
+		return t.made, nil
 	case turn != "":
 		n, err := one(b, func(row scanner) (*int, error) {
 			var n int
@@ -318,7 +323,7 @@ func (b *batch) carryOut(p *plan) (sessions.Grant, error) {
 			return sessions.Grant{}, err
 		}
 	}
-	b.holdFor(t, r, a.Lease)
+	b.holdFor(t, s, r, a.Lease)
 	if !p.retry || !p.held {
 		if err := b.logCall(p, r, by, waited); err != nil {
 			return sessions.Grant{}, err
@@ -405,7 +410,7 @@ func (b *batch) logCall(p *plan, r *runRow, by origin, waited bool) error {
 		if err != nil {
 			return err
 		}
-		if err := b.log(t, s, by, lineage.EventCrossed, "crossed/"+r.ID, payload); err != nil {
+		if err := b.logTold(t, s, by, lineage.EventCrossed, "crossed/"+r.ID, payload); err != nil {
 			return err
 		}
 	}
@@ -415,7 +420,7 @@ func (b *batch) logCall(p *plan, r *runRow, by origin, waited bool) error {
 		}
 	}
 	known := p.retry
-	if !known && !p.planted {
+	if p.run != nil && !p.retry {
 		k, err := b.lookUp(t, keyMessage, a.Agent, a.MessageID)
 		if err != nil {
 			return err
@@ -426,7 +431,7 @@ func (b *batch) logCall(p *plan, r *runRow, by origin, waited bool) error {
 	if known {
 		id = "sent/" + r.ID + "/" + strconv.Itoa(r.gen)
 	}
-	payload, err := sentPayload(sessions.SentPayload{Run: r.ID, Caller: r.Caller, MessageID: a.MessageID, TaskID: a.TaskID}, a.Sent)
+	payload, err := sentPayload(sessions.SentPayload{Run: r.ID, Caller: r.Caller, MessageID: a.MessageID, TaskID: a.TaskID}, p.sent)
 	if err != nil {
 		return err
 	}
@@ -453,11 +458,4 @@ func (b *batch) keepIDs(p *plan, r *runRow) error {
 		return err
 	}
 	return b.bind(t, sessions.BindTask, a.Agent, a.TaskID)
-}
-
-// holdFor gives r a lease, which holds its place.
-func (b *batch) holdFor(t *treeRow, r *runRow, lease time.Duration) {
-	r.lease, r.hold = b.now.Add(lease), lease
-	b.touchRun(r)
-	b.expect(t, r.lease)
 }

@@ -25,8 +25,9 @@ type writer struct {
 	runs       cache[runPlace, *runRow]
 	runIDs     cache[treeID, runPlace]
 
-	agentRuns map[string]int // active runs at each agent, over all trees
-	lastTree  int64          // the highest number that a tree has or had
+	stale    bool // what is remembered may not be so: a transaction failed
+	held     held
+	lastTree int64 // the highest number that a tree has or had
 }
 
 type (
@@ -56,26 +57,28 @@ func newWriter(ctx context.Context, conn *sql.Conn) (*writer, error) {
 // recall forgets what w remembers and reads from the file what it must know.
 func (w *writer) recall(ctx context.Context) error {
 	w.forget()
-	w.agentRuns = map[string]int{}
+	w.held = held{}
 	row := w.conn.QueryRowContext(ctx, `SELECT max(ifnull((SELECT max(no) FROM trees), 0), ifnull((SELECT max(no) FROM dropped), 0))`)
 	if err := row.Scan(&w.lastTree); err != nil {
 		return fmt.Errorf("reading the last tree: %w", err)
 	}
-	rows, err := w.conn.QueryContext(ctx, `SELECT s.agent, count(*)
-		FROM runs r JOIN sessions s ON s.tree = r.tree AND s.n = r.session
-		WHERE r.lease IS NOT NULL AND r.tree NOT IN (SELECT no FROM dropped) GROUP BY s.agent`)
+	rows, err := w.conn.QueryContext(ctx, `SELECT r.tree, r.session, r.n, s.agent, r.lease
+		FROM runs r JOIN sessions s ON s.tree = r.tree AND s.n = r.session WHERE r.lease IS NOT NULL`)
 	if err != nil {
-		return fmt.Errorf("counting active runs: %w", err)
+		return fmt.Errorf("reading the leases: %w", err)
 	}
-	return each(rows, func() error {
+	err = each(rows, func() error {
+		var at runPlace
 		var agent string
-		var n int
-		if err := rows.Scan(&agent, &n); err != nil {
-			return fmt.Errorf("counting active runs: %w", err)
+		var lease int64
+		if err := rows.Scan(&at.tree, &at.session, &at.n, &agent, &lease); err != nil {
+			return fmt.Errorf("reading the leases: %w", err)
 		}
-		w.agentRuns[agent] = n
+		w.held.hold(agent, at, fromNanos(lease))
 		return nil
 	})
+	w.stale = err != nil
+	return err
 }
 
 func (w *writer) forget() {
@@ -129,6 +132,11 @@ func (w *writer) transact(ctx context.Context, now time.Time, do func(*batch) er
 	// goroutine per statement, and a batch is short.
 	ctx = context.WithoutCancel(ctx)
 	b := &batch{writer: w, ctx: ctx, now: now}
+	if w.stale {
+		if err := w.recall(ctx); err != nil {
+			return err
+		}
+	}
 	if err := b.exec(`BEGIN IMMEDIATE`); err != nil {
 		return fmt.Errorf("beginning a transaction: %w", err)
 	}
@@ -143,12 +151,9 @@ func (w *writer) transact(ctx context.Context, now time.Time, do func(*batch) er
 		}
 		err = fmt.Errorf("committing: %w", err)
 	}
+	w.stale = true
 	if _, e := w.conn.ExecContext(ctx, `ROLLBACK`); e != nil {
 		err = errors.Join(err, fmt.Errorf("rolling back: %w", e))
-	}
-	// The rows in memory have what the file has not.
-	if e := w.recall(ctx); e != nil {
-		err = errors.Join(err, e)
 	}
 	return err
 }
@@ -194,3 +199,10 @@ func each(rows *sql.Rows, do func() error) error {
 	return errors.Join(rows.Err(), rows.Close())
 }
 
+func (w *writer) close() error {
+	var errs []error
+	for _, st := range w.stmts {
+		errs = append(errs, st.Close())
+	}
+	return errors.Join(append(errs, w.conn.Close())...)
+}

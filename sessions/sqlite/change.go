@@ -2,6 +2,7 @@ package sqlite
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -19,12 +20,38 @@ func (b *batch) clock(t *treeRow) time.Time {
 	return b.now
 }
 
-// log appends an event of s to t's log, unless the log has its id.
+// log appends an event of the store's own making: it tells of a change that
+// happens once, and so its id is new.
 func (b *batch) log(t *treeRow, s *sessionRow, by origin, typ, id string, payload []byte) error {
+	return b.append(t, s, by, typ, id, payload, false)
+}
+
+// logTold appends an event that somebody told of, unless the log has its id.
+func (b *batch) logTold(t *treeRow, s *sessionRow, by origin, typ, id string, payload []byte) error {
+	if kind, _, _ := strings.Cut(id, "/"); slices.Contains(ownIDs, kind) {
+		// Nobody should tell of these, so no index has them.
+		there, err := one(b, func(row scanner) (*int, error) {
+			var there int
+			return &there, row.Scan(&there)
+		}, `SELECT 1 FROM events WHERE key > ? AND key <= ? AND id = ? LIMIT 1`, eventKey(t.no, 0), eventKey(t.no, t.seq), id)
+		if err != nil {
+			return fmt.Errorf("looking for event %s: %w", id, err)
+		}
+		if there != nil {
+			return nil
+		}
+	}
+	return b.append(t, s, by, typ, id, payload, true)
+}
+
+// ownIDs are what the ids of the store's own events begin with.
+var ownIDs = []string{"spawned", "sent", "resumed", "suspended", "ended", "run", "bound", "collapsed"}
+
+func (b *batch) append(t *treeRow, s *sessionRow, by origin, typ, id string, payload []byte, told bool) error {
 	at := b.clock(t)
-	n, err := b.change(`INSERT INTO events (key, id, time, type, session, tokens, turn, trace, payload)
-		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`,
-		eventKey(t.no, t.seq+1), id, at.UnixNano(), typ, s.n, s.Tokens.String(), by.turn, by.trace, string(payload))
+	n, err := b.change(`INSERT INTO events (key, id, time, type, session, tokens, turn, trace, payload, told)
+		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`,
+		eventKey(t.no, t.seq+1), id, at.UnixNano(), typ, s.n, s.Tokens.String(), by.turn, by.trace, string(payload), told)
 	if err != nil {
 		return fmt.Errorf("appending event %s: %w", id, err)
 	}

@@ -37,7 +37,7 @@ type (
 		open         int // active runs in it
 		waiting      int // suspended runs in it
 		runs         int
-		made         int // sessions that the tree had made up to this one, itself included
+		made         int             // sessions that the tree had made up to this one, itself included
 		result       json.RawMessage // Result as it came
 	}
 	runRow struct {
@@ -51,7 +51,7 @@ type (
 		turn       string        // of the call that holds it
 		lease      time.Time     // zero unless active
 		hold       time.Duration // what the lease was given for
-		detached   bool      // no call holds it
+		detached   bool          // no call holds it
 	}
 	// mark says what a row needs at the end of the batch.
 	mark struct{ fresh, changed bool }

@@ -40,7 +40,9 @@ const (
 //	turns     how many sessions each turn has made.
 //	events    the logs. key is the tree's number << 32 | seq, which keeps each log
 //	          together and in order without an index. The session's id and branch
-//	          stand in its own row. The unique index makes appending idempotent.
+//	          stand in its own row. told is set for events that others told of:
+//	          the unique index makes appending them idempotent. Those that the
+//	          store makes itself come once because what they tell happens once.
 //	dropped   trees that are no more, but whose rows are not all gone yet.
 //	meta      the key of derived context ids, made when it is first asked for.
 const schema = `
@@ -98,9 +100,9 @@ CREATE TABLE turns (
 
 CREATE TABLE events (
 	key INTEGER PRIMARY KEY, id TEXT NOT NULL, time INTEGER NOT NULL, type TEXT NOT NULL, session INTEGER NOT NULL,
-	tokens TEXT NOT NULL, turn TEXT NOT NULL, trace TEXT NOT NULL, payload TEXT NOT NULL
+	tokens TEXT NOT NULL, turn TEXT NOT NULL, trace TEXT NOT NULL, payload TEXT NOT NULL, told INTEGER NOT NULL
 );
-CREATE UNIQUE INDEX events_id ON events (key >> 32, id);
+CREATE UNIQUE INDEX events_told ON events (key >> 32, id) WHERE told;
 
 CREATE TABLE dropped (no INTEGER PRIMARY KEY);
 CREATE TABLE meta (name TEXT PRIMARY KEY, value BLOB NOT NULL) WITHOUT ROWID;
@@ -108,6 +110,9 @@ CREATE TABLE meta (name TEXT PRIMARY KEY, value BLOB NOT NULL) WITHOUT ROWID;
 
 // eventKey is the key of an event: seq 0 stands before a tree's first.
 func eventKey(tree int64, seq uint64) int64 { return tree<<32 | int64(seq&0xffffffff) }
+
+// seqOf is the seq in the key of an event.
+func seqOf(key int64) uint64 { return uint64(key & 0xffffffff) }
 
 // migrate brings the file that conn has open to schemaVersion, and refuses
 // one that is newer or not ours.

@@ -77,13 +77,18 @@ end
 local sibling = a.siblingOf ~= '' and id(atSibling)
 local callerID = meta.main
 if a.siblingOf == '' and a.callerContext ~= '' and a.callerContext ~= a.root then callerID = id(atCaller) end
+local r = rid and run(rid)
+local goesOn = r and not terminal(r.state)
+local holds = goesOn and r.state == 'active' -- it has its place already
+local waited = goesOn and not holds
+if goesOn then callerID, sibling = r.caller, nil end -- it stays that caller's
 load({callerID, sid, sibling, not names and a.session or ''})
 
 local caller, placeholder
 if not main then main = session(meta.main) end
 if sibling then
 	caller = session(session(sibling).parent) or main
-elseif not callerID then
+elseif not callerID then -- never of a run that goes on
 	placeholder = child(main, a.remoteID, a.localAgent)
 	placeholder.kind, placeholder.context, placeholder.remote = 'branch', a.callerContext, '1'
 	placeholder.inherit, placeholder.source = 'full', a.source
@@ -95,10 +100,6 @@ end
 
 local s = sid and session(sid)
 if s and not names and terminal(s.state) then s = nil end
-local r = rid and run(rid)
-local goesOn = r and (r.state == 'active' or r.state == 'suspended')
-local holds = goesOn and r.state == 'active' -- it has its place already
-local waited = goesOn and not holds
 local parent = caller
 if s then parent = session(s.parent) end
 if not s and (sessions[a.session] or a.session == a.mainID or placeholder and a.session == a.remoteID) then
@@ -220,7 +221,7 @@ if tonumber(a.maxConcurrent) > 0 then
 elseif not holds then
 	r.held = ''
 elseif r.held ~= '' then
-	place('>', r, till)
+	place('+', r, till)
 end
 if holds then lease(r, till) end
 

@@ -2,21 +2,23 @@
 --
 -- KEYS  the tree's (tree.lua)
 -- ARGV  1, 2 as in tree.lua; then the fields named below
--- Returns after the six of reply the path, packed: id, agent …; and "1" if the
--- same question always has this answer
+-- Returns after the six of reply the path, packed: id, agent …
 
-local a = arguments({'root', 'agent', 'callerContext', 'siblingOf'})
-if not meta then return reply('ok', '', '') end
+local a = arguments({'root', 'agent', 'callerContext', 'siblingOf', 'message', 'task'})
+if not meta then return reply('ok', '') end
 
-local sid, lasting = meta.main, '1'
-if a.siblingOf ~= '' then
-	lasting = '' -- a context may pass to another session
+-- As admit.lua finds its caller; one that it would have to make stands below
+-- the root session and holds nothing itself.
+local sid = meta.main
+local names = a.task ~= '' and id(field('t', a.agent, a.task)) or id(field('m', a.agent, a.message))
+local r = names and run(list(names)[1])
+if r and not terminal(r.state) then
+	sid = r.caller
+elseif a.siblingOf ~= '' then
 	local sibling = id(field('c', a.agent, a.siblingOf))
-	local s = sibling and session(sibling)
-	if s and s.parent ~= '' then sid = s.parent end
+	local parent = sibling and session(sibling).parent or ''
+	if parent ~= '' then sid = parent end
 elseif a.callerContext ~= '' and a.callerContext ~= a.root then
-	local caller = id('x' .. a.callerContext)
-	lasting = ''
-	if caller then sid = caller end
+	sid = id('x' .. a.callerContext) or sid
 end
-return reply('ok', session(sid).path, lasting)
+return reply('ok', session(sid).path)

@@ -2,13 +2,13 @@
 --
 -- KEYS  the tree's (tree.lua)
 -- ARGV  1, 2 as in tree.lua; then the fields named below; then id, type and
---       payload of each event. Times are in microseconds, flags "1" or empty,
---       result and usage raw JSON or empty.
+--       payload of each event. Times are in microseconds, result and usage
+--       raw JSON or empty.
 -- Returns the six of reply: ok, or missing with what is not there as seventh
 
 local a = arguments({'session', 'run', 'gen', 'agent', 'trace', 'task', 'context', 'state', 'reason',
-	'ends', 'result', 'usage', 'detach'})
-local events = 16 -- ARGV index of the first event
+	'result', 'usage', 'detach'})
+local events = 15 -- ARGV index of the first event
 
 if not meta then return reply('missing', 'tree') end
 
@@ -80,14 +80,14 @@ elseif r and a.state == 'suspended' then
 	end
 elseif r and (a.state == 'completed' or a.state == 'failed') then
 	finish(s, r, {run = r.id, state = a.state, reason = a.reason, result = a.result, usage = a.usage},
-		tonumber(a.gen), a.ends == '1', by)
+		tonumber(a.gen), by)
 end
 
 local detach = tonumber(a.detach)
 if r and detach > 0 and r.state == 'active' then
 	r.length, r.detached, r.dirty, dirty = detach, '1', true, true
 	lease(r, now + detach)
-	if r.held ~= '' then place('>', r, now + detach) end
+	if r.held ~= '' then place('+', r, now + detach) end
 end
 
 return reply('ok')

@@ -323,9 +323,10 @@ local function endSession(s, r, typ, e, by)
 	recount(s)
 end
 
--- finish ends run r as e says, and its session too if ends is set and nothing
--- else is open in it. gen is that of the grant of whoever tells.
-local function finish(s, r, e, gen, ends, by)
+-- finish ends run r as e says, and its session too if that ends with its last
+-- run. gen is that of the grant of whoever tells.
+local function finish(s, r, e, gen, by)
+	local ends = s.isolated == '1' or s.kind == 'worker'
 	local lost = e.state == 'failed' and e.reason == 'lost'
 	local guessed = r.state == 'failed' and r.reason == 'lost'
 	if lost and gen ~= r.gen then return end -- a newer call holds the run
@@ -334,7 +335,6 @@ local function finish(s, r, e, gen, ends, by)
 	if r.state == 'suspended' then waitsNoMore(s, r) end
 	-- lineage.State.CanBecome; and a lost session is not lost again by a later run.
 	local may = not terminal(s.state) or s.state == 'failed' and s.reason == 'lost' and not lost
-	if s.state == 'failed' and lost then may = false end
 	if ends and s.open == 0 and may then
 		endSession(s, r, e.state == 'failed' and 'session.failed' or 'session.completed', e, by)
 	else
@@ -370,7 +370,7 @@ local function lapse(most)
 		local r = run(rid)
 		local s = session(r.session)
 		finish(s, r, {run = rid, state = 'failed', reason = 'lost', result = '', usage = ''}, r.gen,
-			s.isolated == '1' or s.kind == 'worker', {turn = r.turn, trace = ''})
+			{turn = r.turn, trace = ''})
 	end
 	schedule()
 	for _, sid in ipairs(redis.call('ZRANGEBYSCORE', DEADLINES, '-inf', int(now), 'LIMIT', 0, most)) do

@@ -1,0 +1,200 @@
+package admin
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+
+	"github.com/a2a-sidecar/a2a-sidecar/adminapi"
+	"github.com/a2a-sidecar/a2a-sidecar/lineage"
+	"github.com/a2a-sidecar/a2a-sidecar/sessions"
+)
+
+// View answers the API's questions from a record, without HTTP: its methods
+// are those of an [adminapi.Client]. It may be used concurrently if the reader
+// may.
+//
+// What the asker got wrong, and what is not there, is an [*adminapi.Problem];
+// any other error is the reader's.
+type View struct {
+	reader sessions.Reader
+	limits func() adminapi.Limits
+}
+
+// NewView returns a view of what reader reads. Limits may be nil: no caps are
+// shown then.
+func NewView(reader sessions.Reader, limits func() adminapi.Limits) *View {
+	if limits == nil {
+		limits = func() adminapi.Limits { return adminapi.Limits{} }
+	}
+	return &View{reader: reader, limits: limits}
+}
+
+// Trees lists trees, newest first.
+func (v *View) Trees(ctx context.Context, q adminapi.TreesQuery) (adminapi.TreePage, error) {
+	if err := oneOf("state", q.State, lineage.TreeActive, lineage.TreeIdle); err != nil {
+		return adminapi.TreePage{}, err
+	}
+	if err := atMost("limit", q.Limit); err != nil {
+		return adminapi.TreePage{}, err
+	}
+	page, err := v.reader.Trees(ctx, sessions.TreeQuery{
+		State: q.State, Agent: q.Agent, Text: q.Text, Limit: q.Limit, Cursor: q.Cursor,
+	})
+	if errors.Is(err, sessions.ErrNotFound) { // a list may be empty, but only a cursor can lead nowhere
+		return adminapi.TreePage{}, bad("cursor", q.Cursor, "is not the next of a page of trees, or that page's last tree is gone")
+	}
+	if err != nil {
+		return adminapi.TreePage{}, fmt.Errorf("listing trees: %w", err)
+	}
+	trees := orEmpty(page.Trees)
+	for i := range trees {
+		trees[i].Agents = orEmpty(trees[i].Agents)
+	}
+	return adminapi.TreePage{Trees: trees, Next: page.Next}, nil
+}
+
+// Tree returns the tree with the root context id root, its sessions flat.
+func (v *View) Tree(ctx context.Context, root string) (adminapi.TreeView, error) {
+	tree, err := v.reader.Tree(ctx, root)
+	if err != nil {
+		return adminapi.TreeView{}, readingTree(root, err)
+	}
+	all, err := v.reader.Sessions(ctx, root)
+	if err != nil {
+		return adminapi.TreeView{}, readingTree(root, err)
+	}
+	// The sessions are one look at the tree, the summary another: only what
+	// the sessions do not tell is taken from it.
+	counts := adminapi.Counts{Sessions: len(all), Errors: tree.Errors}
+	for i := range all {
+		s := &all[i]
+		tidy(s)
+		if s.Kind != lineage.Main && s.Live() {
+			counts.Live++
+		}
+		counts.Depth = max(counts.Depth, s.Depth)
+		counts.Events = max(counts.Events, s.Version) // every event is some session's, and numbers are dense
+	}
+	return adminapi.TreeView{Root: root, Sessions: adminapi.Flat(all), Limits: v.limits(), Counts: counts}, nil
+}
+
+// nest returns view with every session inside its parent.
+func nest(view adminapi.TreeView) adminapi.TreeView {
+	flat := make([]lineage.Session, len(view.Sessions))
+	for i := range view.Sessions {
+		flat[i] = view.Sessions[i].Session
+	}
+	view.Sessions = adminapi.Nest(flat)
+	return view
+}
+
+// Events returns a page of the log of the tree root, as much of it as q.As may
+// see. A viewer is required: nobody sees everything by leaving it out.
+func (v *View) Events(ctx context.Context, root string, q adminapi.EventsQuery) (adminapi.EventPage, error) {
+	if err := checkEvents(q); err != nil {
+		return adminapi.EventPage{}, err
+	}
+	eq := sessions.EventQuery{After: q.After, Limit: q.Limit, LastN: q.LastN, Types: q.Types}
+	if q.As == adminapi.AsAll {
+		eq.All = true
+	} else {
+		viewer, err := v.find(ctx, root, q.As)
+		if err != nil {
+			return adminapi.EventPage{}, err
+		}
+		eq.Read = viewer.Read
+	}
+	if q.Session != "" {
+		s, err := v.find(ctx, root, q.Session)
+		if err != nil {
+			return adminapi.EventPage{}, err
+		}
+		eq.Session = s.ID
+	}
+	page, err := v.reader.Events(ctx, root, eq)
+	if err != nil {
+		return adminapi.EventPage{}, readingTree(root, err)
+	}
+	events := orEmpty(page.Events)
+	for i := range events {
+		if len(events[i].Payload) == 0 {
+			events[i].Payload = json.RawMessage("{}")
+		}
+	}
+	return adminapi.EventPage{Events: events, Next: page.Next}, nil
+}
+
+// checkEvents returns what is wrong with q, nil if nothing is.
+func checkEvents(q adminapi.EventsQuery) error {
+	if q.As == "" {
+		return adminapi.NewProblem(http.StatusBadRequest, "as is missing: say who looks, by a session id or a branch label, or all for the whole log")
+	}
+	if q.LastN != 0 && (q.After != 0 || q.Limit != 0) {
+		return notTogether("lastN", "after", "limit")
+	}
+	if err := atMost("limit", q.Limit); err != nil {
+		return err
+	}
+	if err := atMost("lastN", q.LastN); err != nil {
+		return err
+	}
+	if q.AcrossTurns == adminapi.AcrossTurnsVisible {
+		return bad("acrossTurns", q.AcrossTurns, "is not available in this version")
+	}
+	return oneOf("acrossTurns", q.AcrossTurns, adminapi.AcrossTurnsFiltered, adminapi.AcrossTurnsVisible)
+}
+
+// find returns the session of the tree root that name names, by id or by
+// branch label.
+func (v *View) find(ctx context.Context, root, name string) (lineage.Session, error) {
+	s, err := v.reader.Session(ctx, name)
+	if err == nil && s.Tree == root {
+		return s, nil
+	}
+	if err != nil && !errors.Is(err, sessions.ErrNotFound) {
+		return lineage.Session{}, fmt.Errorf("reading session %q: %w", name, err)
+	}
+	all, err := v.reader.Sessions(ctx, root)
+	if err != nil {
+		return lineage.Session{}, readingTree(root, err)
+	}
+	for i := range all {
+		if all[i].Branch == name {
+			return all[i], nil
+		}
+	}
+	return lineage.Session{}, adminapi.NewProblem(http.StatusNotFound, "tree %q has no session with the id or branch %q", root, name)
+}
+
+// Session returns the session with the given id.
+func (v *View) Session(ctx context.Context, id string) (lineage.Session, error) {
+	s, err := v.reader.Session(ctx, id)
+	if errors.Is(err, sessions.ErrNotFound) {
+		return lineage.Session{}, adminapi.NewProblem(http.StatusNotFound, "there is no session with the id %q", id)
+	}
+	if err != nil {
+		return lineage.Session{}, fmt.Errorf("reading session %q: %w", id, err)
+	}
+	tidy(&s)
+	return s, nil
+}
+
+func readingTree(root string, err error) error {
+	if errors.Is(err, sessions.ErrNotFound) {
+		return adminapi.NewProblem(http.StatusNotFound, "there is no tree with the root context id %q", root)
+	}
+	return fmt.Errorf("reading tree %q: %w", root, err)
+}
+
+// tidy makes s say [] where it has none, so that readers need not know null.
+func tidy(s *lineage.Session) { s.Runs = orEmpty(s.Runs) }
+
+func orEmpty[T any](list []T) []T {
+	if list == nil {
+		return []T{}
+	}
+	return list
+}

@@ -1,0 +1,146 @@
+// Bench measures what the sidecar costs: `make bench`, or `go run ./bench -h`.
+//
+//	                  ┌────────────────────────────▶ agent     "direct"
+//	generator ────────┼─▶ httputil.ReverseProxy ───▶ agent     "bare"
+//	(this process)    ├─▶ sidecar, SQLite ─────────▶ agent     "sqlite"
+//	                  └─▶ sidecar, Redis ──────────▶ agent     "redis"
+//
+// Every box is a process of its own, on loopback and on the same cores, and
+// ends with this one. The sidecars are built from this checkout and run with
+// everything on: isolation, lineage, caps that are checked but never reached,
+// and the record of texts.
+//
+// Numbers of one machine say nothing about another, and those of one minute
+// little about the next. So the targets take turns within each round, in an
+// order that rotates; what counts is the ratio to bare and the difference from
+// it within a round, and of those the median over the rounds.
+//
+// Every answer is checked, and so is the sidecars' own word that nothing of the
+// record was given up: a fast wrong answer is a failure. Bench judges no speed.
+// It exits 1 if something is broken, and 2 if it was called wrongly.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// options is what the flags say.
+type options struct {
+	rounds   int
+	duration time.Duration // of one measurement
+	conns    int           // at saturation
+	rate     int           // calls per second where latency is measured
+	tree     int           // calls that share a root context
+	only     map[string]bool
+	json     bool
+	profiles string // directory for CPU profiles; empty: none
+}
+
+var errUsage = errors.New("wrong usage")
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	err := run(ctx, os.Args[1:], os.Stdin, os.Stdout, os.Stderr)
+	stop()
+	switch {
+	case err == nil || errors.Is(err, flag.ErrHelp):
+	case errors.Is(err, errUsage): // the flag package has said why
+		os.Exit(2)
+	default:
+		fmt.Fprintln(os.Stderr, "bench:", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) error {
+	if len(args) == 3 && args[0] == roleFlag {
+		return play(ctx, args[1], args[2], stdin, stdout)
+	}
+	opts, err := parse(args, stderr)
+	if err != nil {
+		return err
+	}
+	result, err := measure(ctx, opts, stderr)
+	if err != nil {
+		return err
+	}
+	if opts.json {
+		err = result.writeJSON(stdout)
+	} else {
+		err = result.writeTable(stdout)
+	}
+	if err != nil {
+		return fmt.Errorf("writing the result: %w", err)
+	}
+	if len(result.Broken) > 0 {
+		return fmt.Errorf("broken: %s", strings.Join(result.Broken, "; "))
+	}
+	return nil
+}
+
+func parse(args []string, stderr io.Writer) (options, error) {
+	var o options
+	var only, output string
+	var short bool
+	f := flag.NewFlagSet("bench", flag.ContinueOnError)
+	f.SetOutput(stderr)
+	f.BoolVar(&short, "short", false, "less of everything: half a minute instead of three")
+	f.IntVar(&o.rounds, "rounds", 5, "rounds; 3 if short")
+	f.DurationVar(&o.duration, "duration", 3*time.Second, "length of one measurement; 800ms if short")
+	f.IntVar(&o.conns, "c", 16, "connections that call without pause, for throughput")
+	f.IntVar(&o.rate, "rate", 500, "calls per second at which latency is measured")
+	f.IntVar(&o.tree, "tree", 11, "calls that share a root context: the fan-out of one conversation")
+	f.StringVar(&only, "only", "", "measure only these beside direct and bare: sqlite,redis; bare for none")
+	f.StringVar(&output, "o", "text", "output: text or json")
+	f.StringVar(&o.profiles, "cpuprofile", "", "after the rounds, profile each sidecar at saturation into `DIR`")
+	if err := f.Parse(args); err != nil {
+		if errors.Is(err, flag.ErrHelp) {
+			return o, err
+		}
+		return o, errUsage
+	}
+	set := map[string]bool{}
+	f.Visit(func(f *flag.Flag) { set[f.Name] = true })
+	if short && !set["rounds"] {
+		o.rounds = 3
+	}
+	if short && !set["duration"] {
+		o.duration = 800 * time.Millisecond
+	}
+	o.json = output == "json"
+	o.only = map[string]bool{}
+	for name := range strings.SplitSeq(only, ",") {
+		o.only[name] = true
+	}
+	if only == "" {
+		o.only = map[string]bool{nameSQLite: true, nameRedis: true}
+	}
+	for name := range o.only {
+		if name != nameSQLite && name != nameRedis && name != nameBare {
+			return o, refuse(stderr, "-only knows sqlite, redis and bare, not %q", name)
+		}
+	}
+	switch {
+	case output != "text" && output != "json":
+		return o, refuse(stderr, "-o is text or json, not %q", output)
+	case f.NArg() > 0:
+		return o, refuse(stderr, "what is %q?", f.Arg(0))
+	case o.rounds < 1 || o.conns < 1 || o.rate < 1 || o.tree < 1 || o.duration < 100*time.Millisecond:
+		return o, refuse(stderr, "-rounds, -c, -rate and -tree are at least 1, -duration at least 100ms")
+	}
+	return o, nil
+}
+
+func refuse(stderr io.Writer, format string, args ...any) error {
+	fmt.Fprintf(stderr, "bench: "+format+"\n", args...)
+	return errUsage
+}

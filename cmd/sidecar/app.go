@@ -1,0 +1,330 @@
+package main
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/a2a-sidecar/a2a-sidecar/admin"
+	"github.com/a2a-sidecar/a2a-sidecar/adminapi"
+	"github.com/a2a-sidecar/a2a-sidecar/config"
+	"github.com/a2a-sidecar/a2a-sidecar/internal/telemetry"
+	"github.com/a2a-sidecar/a2a-sidecar/proxy"
+	"github.com/a2a-sidecar/a2a-sidecar/sessions"
+)
+
+const (
+	drainTime = 10 * time.Second // that calls under way get once the sidecar is told to stop
+	flushTime = 5 * time.Second  // that the record and the telemetry get after that
+	sweepTime = 10 * time.Minute // between looks for trees that have outlived retain
+)
+
+// appOptions is what an app is made of.
+type appOptions struct {
+	Config config.Config
+	Log    *slog.Logger
+	Getenv func(string) string
+}
+
+// app is one running sidecar: a store, the record over it, and two listeners.
+// It is assembled in one place, for serve and for the demo.
+type app struct {
+	log      *slog.Logger
+	tel      *telemetry.Telemetry
+	store    sessions.Store
+	record   *sessions.Record
+	proxy    *proxy.Proxy
+	outbound *endpoint
+	admin    *endpoint
+	refuses  bool // onStoreDown: refuse
+	releases []release
+}
+
+// release undoes one acquisition. Releases run in reverse.
+type release struct {
+	what string
+	do   func(context.Context) error
+}
+
+// endpoint is a bound listener with the server for it.
+type endpoint struct {
+	listener net.Listener
+	server   *http.Server
+}
+
+// newApp opens the store and binds the listeners. What it has acquired when it
+// fails, it has released.
+func newApp(ctx context.Context, o appOptions) (_ *app, err error) {
+	a := &app{log: o.Log}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, a.release(context.WithoutCancel(ctx)))
+		}
+	}()
+	cfg := &o.Config
+	a.refuses = cfg.OnStoreDown == config.OnStoreDownRefuse
+
+	if a.tel, err = telemetry.Start(ctx, telemetry.Options{Service: "a2a-sidecar", Version: buildVersion().Version, Getenv: o.Getenv}); err != nil {
+		return nil, err
+	}
+	a.onStop("flushing telemetry", a.tel.Shutdown)
+
+	if a.store, err = openStore(ctx, cfg.Store, storeOptions{retain: cfg.Retain, log: o.Log}); err != nil {
+		return nil, fmt.Errorf("opening the store %s: %w", cfg.Store, err)
+	}
+	a.onStop("closing the store", func(context.Context) error { return a.store.Close() })
+
+	secret, err := readSecret(cfg.Lineage.Key)
+	if err != nil {
+		return nil, err
+	}
+	content, err := contentPolicy(cfg.Record)
+	if err != nil {
+		return nil, err
+	}
+	hooks, err := newHooks(a.tel.Meter)
+	if err != nil {
+		return nil, err
+	}
+	a.record, err = sessions.New(context.WithoutCancel(ctx), sessions.Options{
+		Store: a.store, Local: cfg.Local.Name, Owner: owner(), CatchAll: uuid.NewString(), Secret: secret,
+		Content: content, OnStoreDown: sessions.OnStoreDown(cfg.OnStoreDown), Logger: o.Log, Hooks: hooks,
+	})
+	if err != nil {
+		return nil, err
+	}
+	a.onStop("writing the record", a.record.Close)
+
+	agents, err := proxyAgents(cfg)
+	if err != nil {
+		return nil, err
+	}
+	a.proxy, err = proxy.New(proxy.Options{
+		Agents: agents, Record: a.record, HeaderPrefix: cfg.Lineage.HeaderPrefix, MaxBody: int64(cfg.LimitsHTTP.MaxBody),
+		Logger: o.Log, Tracer: a.tel.Tracer, Meter: a.tel.Meter, Propagator: a.tel.Propagator,
+	})
+	if err != nil {
+		return nil, err
+	}
+	a.onStop("closing connections", func(context.Context) error { a.proxy.Close(); return nil })
+
+	token, err := readSecret(cfg.Admin.Token)
+	if err != nil {
+		return nil, err
+	}
+	if a.outbound, err = a.bind(ctx, "outbound", cfg.Listen.Outbound, cfg.LimitsHTTP, a.proxy); err != nil {
+		return nil, err
+	}
+	limits := apiLimits(cfg)
+	looking := admin.New(admin.Options{
+		Reader: a.store, Limits: func() adminapi.Limits { return limits }, Ready: a.unready, Degraded: a.degraded, Metrics: a.tel.Metrics,
+		Token: strings.TrimSpace(string(token)), Logger: o.Log,
+	})
+	if a.admin, err = a.bind(ctx, "admin", cfg.Listen.Admin, cfg.LimitsHTTP, looking); err != nil {
+		return nil, err
+	}
+	return a, nil
+}
+
+func (a *app) onStop(what string, do func(context.Context) error) {
+	a.releases = append(a.releases, release{what, do})
+}
+
+// release undoes what was acquired, newest first.
+func (a *app) release(ctx context.Context) error {
+	var errs []error
+	for _, r := range slices.Backward(a.releases) {
+		ctx, cancel := context.WithTimeout(ctx, flushTime)
+		if err := r.do(ctx); err != nil {
+			errs = append(errs, fmt.Errorf("%s: %w", r.what, err))
+		}
+		cancel()
+	}
+	a.releases = nil
+	return errors.Join(errs...)
+}
+
+// bind opens a listener, so that all are known to be free before any serves.
+func (a *app) bind(ctx context.Context, name, addr string, limits config.LimitsHTTP, h http.Handler) (*endpoint, error) {
+	var lc net.ListenConfig
+	l, err := lc.Listen(ctx, "tcp", addr)
+	if err != nil {
+		return nil, fmt.Errorf("binding the %s port: %w", name, err)
+	}
+	protocols := new(http.Protocols)
+	protocols.SetHTTP1(true)
+	protocols.SetUnencryptedHTTP2(true)
+	e := &endpoint{listener: l, server: &http.Server{
+		Handler: h, Protocols: protocols,
+		ReadHeaderTimeout: limits.HeaderTimeout, MaxHeaderBytes: int(limits.MaxHeader),
+		ErrorLog: slog.NewLogLogger(a.log.Handler(), slog.LevelDebug),
+		// No time-outs for bodies: streams last as long as agents think.
+	}}
+	a.onStop("closing the "+name+" port", func(context.Context) error {
+		if err := l.Close(); !errors.Is(err, net.ErrClosed) {
+			return err
+		}
+		return nil
+	})
+	return e, nil
+}
+
+// Outbound is the URL that the agent beside the sidecar calls.
+func (a *app) Outbound() string { return "http://" + a.outbound.listener.Addr().String() }
+
+// Admin is the URL of the admin API.
+func (a *app) Admin() string { return "http://" + a.admin.listener.Addr().String() }
+
+// Run serves until ctx ends or a listener fails, then lets calls that are
+// under way go on for a while, and releases everything.
+func (a *app) Run(ctx context.Context) error {
+	base, abort := context.WithCancelCause(context.WithoutCancel(ctx))
+	defer abort(nil)
+	var g errgroup.Group
+	failed := make(chan struct{}, 2)
+	for _, e := range [...]*endpoint{a.outbound, a.admin} {
+		e.server.BaseContext = func(net.Listener) context.Context { return base }
+		g.Go(func() error {
+			err := e.server.Serve(e.listener)
+			if errors.Is(err, http.ErrServerClosed) {
+				return nil
+			}
+			failed <- struct{}{}
+			return err
+		})
+	}
+	sweeping, stopSweeping := context.WithCancel(base)
+	if s, ok := a.store.(sweeper); ok {
+		g.Go(func() error { a.sweep(sweeping, s); return nil })
+	}
+	select {
+	case <-ctx.Done():
+		a.log.Info("stopping", "open_runs", a.record.Open(), "drain", drainTime)
+	case <-failed:
+	}
+	stopSweeping()
+	drain, cancel := context.WithTimeout(base, drainTime)
+	defer cancel()
+	var errs []error
+	for _, e := range [...]*endpoint{a.outbound, a.admin} {
+		if err := e.server.Shutdown(drain); err != nil {
+			// What still runs is told to end, and then cut.
+			abort(errStopping)
+			errs = append(errs, e.server.Close())
+		}
+	}
+	errs = append(errs, g.Wait(), a.release(base))
+	return errors.Join(errs...)
+}
+
+var errStopping = errors.New("the sidecar is stopping")
+
+// sweeper is a store that must be told to drop what has outlived its time.
+type sweeper interface {
+	Sweep(ctx context.Context) (dropped int, err error)
+}
+
+func (a *app) sweep(ctx context.Context, s sweeper) {
+	tick := time.NewTicker(sweepTime)
+	defer tick.Stop()
+	for {
+		if n, err := s.Sweep(ctx); err != nil && ctx.Err() == nil {
+			a.log.Warn("dropping old trees failed", "error", err)
+		} else if n > 0 {
+			a.log.Info("old trees dropped", "trees", n)
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+	}
+}
+
+// unready says what keeps the sidecar from serving calls: a store that does
+// not answer, if calls must not go on without it.
+func (a *app) unready(ctx context.Context) []string {
+	if !a.refuses {
+		return nil
+	}
+	return a.storeFaults(ctx)
+}
+
+// degraded says what a sidecar that serves calls does without.
+func (a *app) degraded(ctx context.Context) []string {
+	if a.refuses {
+		return nil
+	}
+	return a.storeFaults(ctx)
+}
+
+func (a *app) storeFaults(ctx context.Context) []string {
+	err := a.record.Unavailable()
+	if err == nil {
+		ctx, cancel := context.WithTimeout(ctx, time.Second)
+		defer cancel()
+		err = a.store.Ping(ctx)
+	}
+	if err != nil {
+		return []string{"store: " + err.Error()}
+	}
+	return nil
+}
+
+// owner names this sidecar in the leases of a shared store.
+func owner() string {
+	host, err := os.Hostname()
+	if err != nil {
+		host = "sidecar"
+	}
+	return host + "/" + uuid.NewString()[:8]
+}
+
+// readSecret reads a secret file; nil if none is configured.
+func readSecret(s config.Secret) ([]byte, error) {
+	if s.File == "" {
+		return nil, nil
+	}
+	b, err := os.ReadFile(s.File)
+	if err != nil {
+		return nil, fmt.Errorf("reading a secret: %w", err)
+	}
+	if len(strings.TrimSpace(string(b))) == 0 {
+		return nil, fmt.Errorf("reading a secret: %s is empty", s.File)
+	}
+	return b, nil
+}
+
+// clientTLS makes the TLS of calls to an agent; nil for the defaults.
+func clientTLS(c config.ClientTLS) (*tls.Config, error) {
+	if c == (config.ClientTLS{}) {
+		return nil, nil
+	}
+	t := &tls.Config{ServerName: c.ServerName, MinVersion: tls.VersionTLS12}
+	if c.CA != "" {
+		pool, err := readRoots(c.CA)
+		if err != nil {
+			return nil, err
+		}
+		t.RootCAs = pool
+	}
+	if c.Cert != "" {
+		pair, err := tls.LoadX509KeyPair(c.Cert, c.Key)
+		if err != nil {
+			return nil, fmt.Errorf("reading a client certificate: %w", err)
+		}
+		t.Certificates = []tls.Certificate{pair}
+	}
+	return t, nil
+}

@@ -1,0 +1,108 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"github.com/a2a-sidecar/a2a-sidecar/adminapi"
+	"github.com/a2a-sidecar/a2a-sidecar/lineage"
+	"github.com/a2a-sidecar/a2a-sidecar/sessions"
+)
+
+// Exit codes.
+const (
+	exitDone     = 0
+	exitFailed   = 1
+	exitUsage    = 2
+	exitNotFound = 3
+	exitRefused  = 4 // by a limit or a conflict
+)
+
+// failure is an error that knows how the program ends on it, and what the user
+// may do about it.
+type failure struct {
+	error
+	code int
+	hint string // one line; empty: none
+}
+
+func (f *failure) Unwrap() error { return f.error }
+
+// usage is the error of a command line that cannot be meant.
+func usage(format string, args ...any) error {
+	return &failure{error: fmt.Errorf(format, args...), code: exitUsage}
+}
+
+// misused is the error of a command line that cobra refused.
+func misused(cmd *cobra.Command, args []string, err error) error {
+	hint := "`" + cmd.CommandPath() + " --help` says how"
+	if !cmd.HasParent() {
+		if i := slices.IndexFunc(args, func(a string) bool { return !strings.HasPrefix(a, "-") }); i >= 0 {
+			if near := cmd.SuggestionsFor(args[i]); len(near) > 0 {
+				hint = "did you mean `" + cmd.CommandPath() + " " + near[0] + "`?"
+			}
+		}
+	}
+	text, _, _ := strings.Cut(err.Error(), "\n") // cobra's own suggestions follow
+	return &failure{error: fmt.Errorf("reading the command line: %s", text), code: exitUsage, hint: hint}
+}
+
+// report tells the user of err, if it is one, and returns the exit code.
+func (e *env) report(err error) int {
+	if err == nil {
+		return exitDone
+	}
+	text := strings.ReplaceAll(err.Error(), "\n", "; ")
+	fmt.Fprintf(e.stderr, "sidecar: %s\n", clean(text, e.style().ascii))
+	if hint := hintFor(err); hint != "" {
+		fmt.Fprintf(e.stderr, "hint: %s\n", clean(hint, e.style().ascii))
+	}
+	return exitCode(err)
+}
+
+func exitCode(err error) int {
+	if f, ok := errors.AsType[*failure](err); ok && f.code != 0 {
+		return f.code
+	}
+	if _, ok := errors.AsType[*lineage.Refusal](err); ok {
+		return exitRefused
+	}
+	if errors.Is(err, sessions.ErrNotFound) {
+		return exitNotFound
+	}
+	switch adminapi.StatusOf(err) {
+	case http.StatusBadRequest:
+		return exitUsage
+	case http.StatusNotFound:
+		return exitNotFound
+	case http.StatusConflict, http.StatusTooManyRequests:
+		return exitRefused
+	default:
+		return exitFailed
+	}
+}
+
+func hintFor(err error) string {
+	if f, ok := errors.AsType[*failure](err); ok && f.hint != "" {
+		return f.hint
+	}
+	switch {
+	case errors.Is(err, syscall.ECONNREFUSED):
+		return "is `sidecar serve` running? --admin URL says where its admin API is, --store URL looks into a store without it"
+	case errors.Is(err, context.DeadlineExceeded):
+		return "the other side did not answer in time"
+	case adminapi.StatusOf(err) == http.StatusUnauthorized:
+		return "--token-file FILE names the file that holds the token"
+	case adminapi.StatusOf(err) == http.StatusMisdirectedRequest:
+		return "call it by the address that it is bound to"
+	default:
+		return ""
+	}
+}

@@ -1,0 +1,216 @@
+package redis
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	goredis "github.com/redis/go-redis/v9"
+
+	"github.com/a2a-sidecar/a2a-sidecar/lineage"
+	"github.com/a2a-sidecar/a2a-sidecar/sessions"
+)
+
+// admitArgs are the ARGV of admit.lua, in the order in which it names them.
+func (s *Store) admitArgs(a *sessions.Admission, agentRuns int) []any {
+	l := a.Limits
+	return []any{
+		s.clock(), millis(s.retain),
+		a.Root, a.Principal, flag(a.CatchAll), a.Local, a.Caller.ContextID, a.Caller.SiblingOf, a.Caller.Depth,
+		a.MainID, a.RemoteID, a.Agent, string(a.Kind), flag(a.Isolated), string(a.Inherit),
+		a.TTL.Microseconds(), a.Turn, a.TraceID, string(a.Source), string(a.Resolve),
+		a.ContextID, a.SessionID, a.RunID, a.MessageID, a.TaskID,
+		l.MaxChildren, l.MaxFanOut, l.MaxSessions, l.MaxVisits, l.Deepest(a.Kind), l.MaxConcurrent, agentRuns,
+		a.Owner, a.Lease.Microseconds(), otherMembers(a.Sent), a.Crossed,
+	}
+}
+
+// otherMembers is the end of the payload of message.sent: what the proxy wants
+// logged, but for the members that the script sets, after a comma and with the
+// closing brace.
+func otherMembers(sent json.RawMessage) string {
+	inner, ok := bytes.CutPrefix(bytes.TrimSpace(sent), []byte("{"))
+	if !ok {
+		return "}"
+	}
+	if reserved(inner) {
+		var members map[string]json.RawMessage
+		if json.Unmarshal(sent, &members) != nil {
+			return "}"
+		}
+		for _, ours := range reservedMembers {
+			delete(members, ours)
+		}
+		encoded, err := json.Marshal(members)
+		if err != nil {
+			return "}" // not with members that were just decoded
+		}
+		inner = encoded[1:]
+	}
+	if inner = bytes.TrimSpace(inner); bytes.Equal(inner, []byte("}")) {
+		return "}"
+	}
+	return "," + string(inner)
+}
+
+// reservedMembers are those of [sessions.SentPayload].
+var reservedMembers = []string{"run", "caller", "messageId", "taskId"}
+
+// reserved reports whether one of them may be in an object. An escape may
+// spell any name.
+func reserved(inner []byte) bool {
+	for _, name := range reservedMembers {
+		if bytes.Contains(inner, []byte(`"`+name+`"`)) {
+			return true
+		}
+	}
+	return bytes.Contains(inner, []byte(`\u`))
+}
+
+// granted reads the outcome of admit.lua.
+func granted(a *sessions.Admission, r reply) (sessions.Grant, error) {
+	switch r.status {
+	case "refused":
+		value, err1 := strconv.Atoi(r.own[2])
+		count, err2 := strconv.Atoi(r.own[3])
+		if err := errors.Join(err1, err2); err != nil {
+			return sessions.Grant{}, fmt.Errorf("reading a refusal: %w", err)
+		}
+		return sessions.Grant{}, &lineage.Refusal{
+			Reason: lineage.Reason(r.own[0]), Limit: r.own[1], Value: value, Count: count,
+			Parent: r.own[4], ParentID: r.own[5], Agent: a.Agent,
+		}
+	case "taken":
+		return sessions.Grant{}, fmt.Errorf("admitting a call to %s: session id %s is in use", a.Agent, a.SessionID)
+	}
+	if len(r.own) < 11 {
+		return sessions.Grant{}, errDamaged
+	}
+	node, _, err := session(a.Root, r.own[0], r.own[1], r.own[2], r.own[3], r.own[4])
+	if err != nil {
+		return sessions.Grant{}, err
+	}
+	gen, err := strconv.Atoi(r.own[7])
+	if err != nil {
+		return sessions.Grant{}, fmt.Errorf("reading a grant: %w", err)
+	}
+	flags := r.own[8]
+	return sessions.Grant{
+		Session: node, ParentContextID: r.own[5], RunID: r.own[6], Gen: gen,
+		New: strings.Contains(flags, "n"), Retry: strings.Contains(flags, "r"), Resumed: strings.Contains(flags, "g"),
+	}, nil
+}
+
+// foresee sets the keys of other slots that a will most likely need.
+func (s *Store) foresee(ctx context.Context, f *flight, a *sessions.Admission) []early {
+	var set []early
+	add := func(key, value string) {
+		set = append(set, early{key: key, value: value, set: f.pipe.SetArgs(ctx, key, value, goredis.SetArgs{
+			Mode: "NX", Get: true, TTL: s.abroad(),
+		})})
+	}
+	known := a.Resolve != sessions.ResolveNone // most likely the session is there
+	_, keys := ids(&sessions.Op{Admit: a})
+	for _, key := range keys {
+		if !s.bound.is(s.keys.binding(key), a.Root) {
+			add(s.keys.binding(key), pack(a.Root, a.Principal))
+			known = false
+		}
+	}
+	if !known {
+		add(s.keys.session(a.SessionID), a.Root)
+	}
+	return set
+}
+
+// foreseen reports whether the flight of st has set key, or found it set.
+func (st *step) foreseen(key string) bool {
+	return slices.ContainsFunc(st.early, func(e early) bool { return e.key == key })
+}
+
+// takeBack deletes what was set early for nothing, unless another op of the
+// segment relies on it.
+func (b *batch) takeBack(steps []step) {
+	s := b.store
+	wanted := map[string]bool{}
+	for i := range steps {
+		if a, g := steps[i].op.Admit, steps[i].op.Grant; a != nil && steps[i].op.Err == nil {
+			wanted[s.keys.session(g.Session.ID)] = true
+			if a.ContextID != "" && a.ContextID == g.Session.ContextID {
+				wanted[s.keys.binding(sessions.BindingKey{Kind: sessions.BindContext, Agent: a.Agent, ID: a.ContextID})] = true
+			}
+			if a.TaskID != "" {
+				wanted[s.keys.binding(sessions.BindingKey{Kind: sessions.BindTask, Agent: a.Agent, ID: a.TaskID})] = true
+			}
+		}
+	}
+	for i := range steps {
+		st := &steps[i]
+		if errors.Is(st.op.Err, sessions.ErrUnavailable) {
+			continue // it may have been admitted
+		}
+		for _, e := range st.early {
+			held, err := e.set.Result()
+			switch ours := errors.Is(err, goredis.Nil); {
+			case err != nil && !ours: // not set, and st.op.Err tells why
+			case ours && !wanted[e.key]:
+				b.owe(st.op, nil, func(ctx context.Context, f *flight) outcome {
+					return f.call(ctx, unclaimScript, []string{e.key}, []any{e.value})
+				})
+			case ours || held == e.value:
+				s.bound.confirm(e.key, st.root)
+			}
+		}
+	}
+}
+
+// list makes a tree known, and the sessions that were made in it.
+func (b *batch) list(st *step, r reply) {
+	made, err := unpack(r.own[9])
+	if err != nil {
+		st.op.Err, st.op.Grant = fmt.Errorf("reading a grant: %w", err), sessions.Grant{}
+		return
+	}
+	if st.op.Grant.New && !st.foreseen(b.store.keys.session(st.op.Grant.Session.ID)) {
+		made = append(made, st.op.Grant.Session.ID)
+	}
+	for _, id := range made {
+		b.owe(st.op, nil, func(ctx context.Context, f *flight) outcome {
+			return f.pipe.SetNX(ctx, b.store.keys.session(id), st.root, b.store.abroad())
+		})
+	}
+	if strings.Contains(r.own[8], "t") {
+		b.enlist(st.op, st.root, r)
+	}
+}
+
+// enlist puts a tree on the list of trees, which is harmless if it is on it.
+func (b *batch) enlist(op *sessions.Op, root string, r reply) {
+	s := b.store
+	started, err := strconv.ParseInt(r.started, 10, 64)
+	if err != nil {
+		op.Err = fmt.Errorf("reading the start of tree %s: %w", root, err)
+		return
+	}
+	b.owe(op, nil, func(ctx context.Context, f *flight) outcome {
+		return f.pipe.ZAdd(ctx, s.keys.trees(), goredis.Z{Score: float64(started), Member: root})
+	})
+	b.owe(op, nil, func(ctx context.Context, f *flight) outcome {
+		return f.pipe.PExpire(ctx, s.keys.trees(), s.abroad())
+	})
+}
+
+func flag(set bool) string {
+	if set {
+		return "1"
+	}
+	return ""
+}
+
+func millis(d time.Duration) int64 { return d.Milliseconds() }

@@ -1,0 +1,274 @@
+package redis
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	goredis "github.com/redis/go-redis/v9"
+
+	"github.com/a2a-sidecar/a2a-sidecar/sessions"
+)
+
+// Apply carries out ops in one flight, and a second one when there is
+// something to write in other slots that could not be foreseen (a tree was
+// made, a reply told a context, a capped agent's place came free). A call at a
+// capped agent takes its place first, and so begins a flight of its own.
+//
+// The error of an op whose outcome is not known wraps
+// [sessions.ErrUnavailable]; applying it again is safe.
+func (s *Store) Apply(ctx context.Context, ops []*sessions.Op) {
+	ctx, cancel := s.limit(ctx)
+	defer cancel()
+	b := &batch{store: s}
+	for len(ops) > 0 {
+		n := segment(ops)
+		b.carryOut(ctx, ops[:n])
+		ops = ops[n:]
+	}
+	b.finish(ctx)
+}
+
+// batch is one Apply under way.
+type batch struct {
+	store  *Store
+	owed   []write           // to other slots, for the next flight
+	unkept map[string]string // root → principal of trees whose ids need upkeep
+}
+
+// write is one command to another slot, owed by an op that has taken effect in
+// its tree.
+type write struct {
+	op   *sessions.Op
+	add  func(ctx context.Context, f *flight) outcome
+	done func() // called if it succeeds; may be nil
+}
+
+// outcome is a command that has been sent, or will be.
+type outcome interface{ Err() error }
+
+// step is an op in a flight.
+type step struct {
+	op    *sessions.Op
+	root  string
+	call  *call
+	seat  seat
+	early []early
+}
+
+// early is a key that an admission sets before it is known whether it may,
+// which saves most calls a second flight. It is taken back if it may not.
+type early struct {
+	key, value string
+	set        *goredis.StatusCmd // SET NX GET: what the key held; Nil: nothing
+}
+
+// segment returns how many of ops go into one flight, so that the outcome is
+// as if they came one by one. An admission at a capped agent counts what all
+// before it left open there. An id that two trees name belongs to the first,
+// which is certain only when the first is done.
+func segment(ops []*sessions.Op) int {
+	if len(ops) < 2 {
+		return len(ops)
+	}
+	roots := map[sessions.BindingKey]string{}
+	for i, op := range ops {
+		if i > 0 && op.Admit != nil && op.Admit.Limits.MaxConcurrent > 0 {
+			return i
+		}
+		root, keys := ids(op)
+		for _, key := range keys {
+			if first, ok := roots[key]; ok && first != root {
+				return i
+			}
+			roots[key] = root
+		}
+	}
+	return len(ops)
+}
+
+// ids returns the ids at agents that op names.
+func ids(op *sessions.Op) (root string, keys []sessions.BindingKey) {
+	var agent, contextID, taskID string
+	switch {
+	case op.Admit != nil:
+		a := op.Admit
+		root, agent, contextID, taskID = a.Root, a.Agent, a.ContextID, a.TaskID
+	case op.Progress != nil:
+		p := op.Progress
+		root, agent, contextID, taskID = p.Root, p.Agent, p.ContextID, p.TaskID
+	}
+	if contextID != "" {
+		keys = append(keys, sessions.BindingKey{Kind: sessions.BindContext, Agent: agent, ID: contextID})
+	}
+	if taskID != "" {
+		keys = append(keys, sessions.BindingKey{Kind: sessions.BindTask, Agent: agent, ID: taskID})
+	}
+	return root, keys
+}
+
+// carryOut applies one segment.
+func (b *batch) carryOut(ctx context.Context, ops []*sessions.Op) {
+	s := b.store
+	var first seat
+	if a := ops[0].Admit; a != nil && a.Limits.MaxConcurrent > 0 {
+		if err := b.pay(ctx); err == nil {
+			first, ops[0].Err = s.take(ctx, a)
+		} else {
+			ops[0].Err = fault("writing what calls before have changed", err)
+		}
+		if ops[0].Err != nil {
+			ops = ops[1:]
+			first = seat{}
+		}
+	}
+
+	f := s.flight()
+	b.load(ctx, f)
+	steps := make([]step, len(ops))
+	for i, op := range ops {
+		st := &steps[i]
+		st.op = op
+		if i == 0 {
+			st.seat = first
+		}
+		switch {
+		case op.Admit != nil:
+			st.root = op.Admit.Root
+			st.call = f.call(ctx, admitScript, s.keys.tree(st.root), s.admitArgs(op.Admit, st.seat.count))
+			st.early = s.foresee(ctx, f, op.Admit)
+		case op.Progress != nil:
+			st.root = op.Progress.Root
+			st.call = f.call(ctx, progressScript, s.keys.tree(st.root), s.progressArgs(op.Progress))
+		default:
+			op.Err = errors.New("an operation is neither an admission nor progress")
+		}
+	}
+	f.send(ctx)
+
+	for i := range steps {
+		if steps[i].call != nil {
+			b.settle(&steps[i])
+		}
+	}
+	b.takeBack(steps)
+}
+
+// settle reads the outcome of one op, and notes what it owes to other slots.
+func (b *batch) settle(st *step) {
+	r, err := st.call.reply()
+	if err != nil {
+		st.op.Err = fault("tree "+st.root, err)
+		if !unavailable(err) {
+			b.leave(st)
+		}
+		return
+	}
+	b.move(st.op, r)
+	b.bind(st, r)
+	b.upkeep(st.op, st.root, r)
+	if a := st.op.Admit; a != nil {
+		st.op.Grant, st.op.Err = granted(a, r)
+		if st.op.Err != nil {
+			b.leave(st)
+			return
+		}
+		b.sit(st, r)
+		b.list(st, r)
+		return
+	}
+	if r.status == "missing" {
+		st.op.Err = fmt.Errorf("tree %s: no such %s: %w", st.root, r.own[0], sessions.ErrNotFound)
+	}
+}
+
+// owe notes a command for the next flight.
+func (b *batch) owe(op *sessions.Op, done func(), add func(ctx context.Context, f *flight) outcome) {
+	b.owed = append(b.owed, write{op: op, add: add, done: done})
+}
+
+// load puts what is owed into f.
+func (b *batch) load(ctx context.Context, f *flight) {
+	for _, w := range b.owed {
+		cmd := w.add(ctx, f)
+		f.then = append(f.then, func() {
+			err := cmd.Err()
+			switch {
+			case err == nil || errors.Is(err, goredis.Nil): // Nil: SET NX found the key there
+				if w.done != nil {
+					w.done()
+				}
+			case w.op.Err == nil:
+				// The tree has the op, the other slots have not: whoever applies
+				// it again has them written again.
+				w.op.Err = fault("writing what the tree's ids belong to", err)
+				w.op.Grant = sessions.Grant{}
+			}
+		})
+	}
+	b.owed = nil
+}
+
+// pay writes what is owed by now. Its error is one that no op bears.
+func (b *batch) pay(ctx context.Context) error {
+	f := b.store.flight()
+	b.load(ctx, f)
+	f.send(ctx)
+	return ctx.Err()
+}
+
+// finish writes what is owed in the end.
+func (b *batch) finish(ctx context.Context) {
+	f := b.store.flight()
+	b.load(ctx, f)
+	f.send(ctx)
+	for root, principal := range b.unkept {
+		if err := b.store.prolong(ctx, root, principal); err != nil {
+			// Due until it succeeds: the next change of the tree tries again.
+			b.store.log.WarnContext(ctx, "prolonging the ids of a tree failed", "root", root, "error", err)
+		}
+	}
+}
+
+// reply is what every script over a tree returns (tree.lua, reply).
+type reply struct {
+	status    string
+	upkeep    string
+	started   string
+	principal string
+	places    []string // op, agent, run, session, lease …
+	bindings  []string // kind, agent, id, new …
+	own       []string
+}
+
+// ownFields is how many more a reply has, by status.
+var ownFields = map[string]int{"ok": 0, "refused": 6, "missing": 1, "taken": 0}
+
+func (c *call) reply() (reply, error) {
+	values, err := c.Slice()
+	if err != nil {
+		return reply{}, err
+	}
+	all := make([]string, len(values))
+	for i, v := range values {
+		s, ok := v.(string)
+		if !ok {
+			return reply{}, errDamaged
+		}
+		all[i] = s
+	}
+	if len(all) < 6 {
+		return reply{}, errDamaged
+	}
+	r := reply{status: all[0], upkeep: all[1], started: all[2], principal: all[3], own: all[6:]}
+	if n, ok := ownFields[r.status]; !ok || len(r.own) < n {
+		return reply{}, errDamaged
+	}
+	var errs [2]error
+	r.places, errs[0] = unpack(all[4])
+	r.bindings, errs[1] = unpack(all[5])
+	if len(r.places)%5 != 0 || len(r.bindings)%4 != 0 {
+		return reply{}, errDamaged
+	}
+	return r, errors.Join(errs[:]...)
+}

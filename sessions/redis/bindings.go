@@ -1,0 +1,195 @@
+package redis
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	lru "github.com/hashicorp/golang-lru/v2"
+
+	"github.com/a2a-sidecar/a2a-sidecar/sessions"
+)
+
+// Find returns what an id at an agent belongs to.
+func (s *Store) Find(ctx context.Context, key sessions.BindingKey) (sessions.Binding, error) {
+	ctx, cancel := s.limit(ctx)
+	defer cancel()
+	doing := fmt.Sprintf("finding %s %s of agent %s", key.Kind, key.ID, key.Agent)
+	raw, err := s.client.Get(ctx, s.keys.binding(key)).Result()
+	if err != nil {
+		return sessions.Binding{}, fault(doing, err)
+	}
+	return binding(doing, raw)
+}
+
+// Claim makes key belong to b unless it belongs to something already.
+func (s *Store) Claim(ctx context.Context, key sessions.BindingKey, b sessions.Binding) (sessions.Binding, error) {
+	ctx, cancel := s.limit(ctx)
+	defer cancel()
+	doing := fmt.Sprintf("claiming %s %s of agent %s", key.Kind, key.ID, key.Agent)
+	f := s.flight()
+	c := s.claim(ctx, f, key, b)
+	f.send(ctx)
+	raw, err := c.Text()
+	if err != nil {
+		return sessions.Binding{}, fault(doing, err)
+	}
+	return binding(doing, raw)
+}
+
+func (s *Store) claim(ctx context.Context, f *flight, key sessions.BindingKey, b sessions.Binding) *call {
+	return f.call(ctx, claimScript, []string{s.keys.binding(key)}, []any{pack(b.Root, b.Principal), millis(s.abroad())})
+}
+
+// Unclaim takes back a claim of b, unless b's tree has a session under it. The
+// tree is in another slot, so it is asked again afterwards: if it has learnt
+// the id meanwhile, the claim is made again.
+func (s *Store) Unclaim(ctx context.Context, key sessions.BindingKey, b sessions.Binding) error {
+	ctx, cancel := s.limit(ctx)
+	defer cancel()
+	doing := fmt.Sprintf("taking back the claim of %s %s of agent %s", key.Kind, key.ID, key.Agent)
+	used := func() (bool, error) {
+		found, err := s.client.HExists(ctx, s.keys.tree(b.Root)[keyIDs], idsField(key)).Result()
+		return found, fault(doing, err)
+	}
+	if found, err := used(); err != nil || found {
+		return err
+	}
+	f := s.flight()
+	c := f.call(ctx, unclaimScript, []string{s.keys.binding(key)}, []any{pack(b.Root, b.Principal)})
+	f.send(ctx)
+	if err := c.Err(); err != nil {
+		return fault(doing, err)
+	}
+	s.bound.forget(s.keys.binding(key))
+	found, err := used()
+	if err == nil && found {
+		_, err = s.Claim(ctx, key, b)
+	}
+	return err
+}
+
+func binding(doing, raw string) (sessions.Binding, error) {
+	of, err := unpack(raw)
+	if err != nil || len(of) != 2 {
+		return sessions.Binding{}, fmt.Errorf("%s: %w", doing, errDamaged)
+	}
+	return sessions.Binding{Root: of[0], Principal: of[1]}, nil
+}
+
+// abroad is the TTL of a tree's keys in other slots. They are prolonged four
+// times in a tree's retention (tree.lua, flush), so they outlive it.
+func (s *Store) abroad() time.Duration { return s.retain + s.retain/4 }
+
+// bind makes the ids that a tree has learnt belong to it.
+func (b *batch) bind(st *step, r reply) {
+	s := b.store
+	of := sessions.Binding{Root: st.root, Principal: r.principal}
+	for i := 0; i < len(r.bindings); i += 4 {
+		key := sessions.BindingKey{Kind: sessions.BindingKind(r.bindings[i]), Agent: r.bindings[i+1], ID: r.bindings[i+2]}
+		name := s.keys.binding(key)
+		// What the tree has just learnt is written even if it was before: the
+		// server may have lost it, and the tree with it.
+		learnt := r.bindings[i+3] != ""
+		if st.foreseen(name) || !learnt && s.bound.is(name, st.root) {
+			continue
+		}
+		b.owe(st.op, func() { s.bound.confirm(name, st.root) }, func(ctx context.Context, f *flight) outcome {
+			return s.claim(ctx, f, key, of)
+		})
+	}
+}
+
+// upkeep notes what a tree's TTLs need abroad.
+func (b *batch) upkeep(op *sessions.Op, root string, r reply) {
+	if strings.Contains(r.upkeep, "f") {
+		b.enlist(op, root, r)
+	}
+	if strings.Contains(r.upkeep, "b") {
+		if b.unkept == nil {
+			b.unkept = map[string]string{}
+		}
+		b.unkept[root] = r.principal
+	}
+}
+
+// prolongBatch is how many ids are prolonged in one flight.
+const prolongBatch = 1000
+
+// prolong gives the ids that belong to a tree their full TTL again, and writes
+// those that a crash has left out. Then the tree notes that it was done.
+func (s *Store) prolong(ctx context.Context, root, principal string) error {
+	keys := s.keys.tree(root)
+	of := sessions.Binding{Root: root, Principal: principal}
+	f := s.flight()
+	send := func(most int) error {
+		if f.pipe.Len() < most || f.pipe.Len() == 0 {
+			return nil
+		}
+		f.send(ctx)
+		for _, c := range f.calls {
+			if err := c.Err(); err != nil {
+				return fault("prolonging the ids of tree "+root, err)
+			}
+		}
+		f = s.flight()
+		return nil
+	}
+
+	ids := s.client.HScan(ctx, keys[keyIDs], 0, "", prolongBatch).Iterator()
+	for ids.Next(ctx) {
+		if key, ok := idsKey(ids.Val()); ok {
+			s.claim(ctx, f, key, of)
+		}
+		ids.Next(ctx) // the value
+		if err := send(prolongBatch); err != nil {
+			return err
+		}
+	}
+	if err := ids.Err(); err != nil {
+		return fault("reading the ids of tree "+root, err)
+	}
+	nodes, err := s.client.HKeys(ctx, keys[keyNodes]).Result()
+	if err != nil {
+		return fault("reading the sessions of tree "+root, err)
+	}
+	for _, node := range nodes {
+		if id, ok := strings.CutPrefix(node, "n:"); ok {
+			f.call(ctx, claimScript, []string{s.keys.session(id)}, []any{root, millis(s.abroad())})
+			if err := send(prolongBatch); err != nil {
+				return err
+			}
+		}
+	}
+	if err := send(0); err != nil {
+		return err
+	}
+	c := f.call(ctx, boundScript, keys[:1], []any{s.clock()})
+	f.send(ctx)
+	return fault("noting the upkeep of tree "+root, c.Err())
+}
+
+// confirmedIDs is how many ids a store remembers to be bound: about 2 MB.
+const confirmedIDs = 16384
+
+// confirmed remembers which bindings this store has seen written, so that it
+// does not write them with every call. It is safe for concurrent use.
+type confirmed struct{ cache *lru.Cache[string, string] }
+
+func newConfirmed() (*confirmed, error) {
+	cache, err := lru.New[string, string](confirmedIDs)
+	if err != nil {
+		return nil, fmt.Errorf("making the cache of bound ids: %w", err)
+	}
+	return &confirmed{cache: cache}, nil
+}
+
+func (c *confirmed) is(key, root string) bool {
+	of, ok := c.cache.Get(key)
+	return ok && of == root
+}
+
+func (c *confirmed) confirm(key, root string) { c.cache.Add(key, root) }
+
+func (c *confirmed) forget(key string) { c.cache.Remove(key) }

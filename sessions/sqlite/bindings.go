@@ -1,0 +1,140 @@
+package sqlite
+
+import (
+	"context"
+	"crypto/rand"
+	"database/sql"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/a2a-sidecar/a2a-sidecar/contextid"
+	"github.com/a2a-sidecar/a2a-sidecar/lineage"
+	"github.com/a2a-sidecar/a2a-sidecar/sessions"
+)
+
+// bindFirst makes an id belong to a tree, unless it belongs to one that is
+// still there.
+const bindFirst = `INSERT INTO bindings (kind, agent, id, root, principal, tree, claimed) VALUES (?, ?, ?, ?, ?, ?, ?)
+	ON CONFLICT DO UPDATE SET root = excluded.root, principal = excluded.principal, tree = excluded.tree, claimed = excluded.claimed
+	WHERE bindings.tree IN (SELECT no FROM dropped)`
+
+const findBinding = `SELECT root, principal FROM bindings WHERE kind = ? AND agent = ? AND id = ?
+	AND tree NOT IN (SELECT no FROM dropped)`
+
+func scanBinding(row scanner) (*sessions.Binding, error) {
+	var b sessions.Binding
+	return &b, row.Scan(&b.Root, &b.Principal)
+}
+
+// Find implements [sessions.Store].
+func (s *Store) Find(ctx context.Context, key sessions.BindingKey) (found sessions.Binding, err error) {
+	doing := fmt.Sprintf("finding %s %s of agent %s", key.Kind, key.ID, key.Agent)
+	err = s.look(ctx, doing, func(q querier) error {
+		b, err := scanBinding(q.QueryRowContext(ctx, findBinding, string(key.Kind), key.Agent, key.ID))
+		if errors.Is(err, sql.ErrNoRows) {
+			return fmt.Errorf("%s: %w", doing, sessions.ErrNotFound)
+		}
+		found = *b
+		return err
+	})
+	return found, err
+}
+
+// Claim implements [sessions.Store].
+func (s *Store) Claim(ctx context.Context, key sessions.BindingKey, mine sessions.Binding) (held sessions.Binding, err error) {
+	doing := fmt.Sprintf("claiming %s %s of agent %s", key.Kind, key.ID, key.Agent)
+	err = s.transact(ctx, doing, func(b *batch) error {
+		err := b.exec(bindFirst, string(key.Kind), key.Agent, key.ID, mine.Root, mine.Principal, 0, b.now.UnixNano())
+		if err != nil {
+			return err
+		}
+		holder, err := one(b, scanBinding, findBinding, string(key.Kind), key.Agent, key.ID)
+		if err == nil && holder == nil {
+			err = sql.ErrNoRows
+		}
+		if err == nil {
+			held = *holder
+		}
+		return err
+	})
+	return held, err
+}
+
+// Unclaim implements [sessions.Store].
+func (s *Store) Unclaim(ctx context.Context, key sessions.BindingKey, mine sessions.Binding) error {
+	doing := fmt.Sprintf("giving back %s %s of agent %s", key.Kind, key.ID, key.Agent)
+	return s.transact(ctx, doing, func(b *batch) error {
+		t, err := b.tree(mine.Root)
+		if err != nil {
+			return err
+		}
+		if t != nil {
+			kind := keyContext
+			if key.Kind == sessions.BindTask {
+				kind = keyTask
+			}
+			if k, err := b.lookUp(t, kind, key.Agent, key.ID); err != nil || k != nil {
+				return err
+			}
+		}
+		return b.exec(`DELETE FROM bindings WHERE kind = ? AND agent = ? AND id = ? AND root = ? AND principal = ?`,
+			string(key.Kind), key.Agent, key.ID, mine.Root, mine.Principal)
+	})
+}
+
+// Secret implements [sessions.Store].
+func (s *Store) Secret(ctx context.Context) (secret []byte, err error) {
+	const doing, query = "reading the key of context ids", `SELECT value FROM meta WHERE name = 'secret'`
+	err = s.look(ctx, doing, func(q querier) error {
+		err := q.QueryRowContext(ctx, query).Scan(&secret)
+		if errors.Is(err, sql.ErrNoRows) {
+			return nil
+		}
+		return err
+	})
+	if err != nil || secret != nil {
+		return secret, err
+	}
+	fresh := make([]byte, contextid.KeySize)
+	rand.Read(fresh) // never fails (crypto/rand)
+	err = s.transact(ctx, doing, func(b *batch) error {
+		if err := b.exec(`INSERT INTO meta (name, value) VALUES ('secret', ?) ON CONFLICT DO NOTHING`, fresh); err != nil {
+			return err
+		}
+		kept, err := one(b, func(row scanner) (*[]byte, error) { return &secret, row.Scan(&secret) }, query)
+		if err == nil && kept == nil {
+			err = sql.ErrNoRows
+		}
+		return err
+	})
+	return secret, err
+}
+
+// Renew implements [sessions.Store].
+func (s *Store) Renew(ctx context.Context, runs []sessions.RunRef, lease time.Duration) error {
+	return s.transact(ctx, "renewing leases", func(b *batch) error {
+		for _, ref := range runs {
+			t, err := b.tree(ref.Root)
+			if err != nil {
+				return err
+			}
+			if t == nil {
+				continue
+			}
+			r, err := b.runByID(t, ref.Run)
+			if err != nil {
+				return err
+			}
+			if r == nil || r.State != lineage.Active || r.detached || r.gen != ref.Gen || !r.lease.After(b.now) {
+				continue
+			}
+			s, err := b.session(t, r.session)
+			if err != nil {
+				return err
+			}
+			b.holdFor(t, s, r, lease)
+		}
+		return nil
+	})
+}

@@ -1,0 +1,33 @@
+package sqlite_test
+
+import (
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/a2a-sidecar/a2a-sidecar/internal/storetest"
+	"github.com/a2a-sidecar/a2a-sidecar/sessions"
+	"github.com/a2a-sidecar/a2a-sidecar/sessions/sqlite"
+)
+
+func openFile(tb testing.TB, now func() time.Time) sessions.Store {
+	tb.Helper()
+	return open(tb, sqlite.Options{Path: filepath.Join(tb.TempDir(), "sidecar.db"), Now: now})
+}
+
+func openMemory(tb testing.TB, now func() time.Time) sessions.Store {
+	tb.Helper()
+	return open(tb, sqlite.Options{Path: sqlite.Memory, Now: now})
+}
+
+func TestConformance(t *testing.T) {
+	t.Parallel()
+	t.Run("file", func(t *testing.T) {
+		t.Parallel()
+		storetest.Run(t, openFile)
+	})
+	t.Run("memory", func(t *testing.T) {
+		t.Parallel()
+		storetest.Run(t, openMemory)
+	})
+}

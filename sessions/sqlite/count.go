@@ -1,0 +1,88 @@
+package sqlite
+
+import (
+	"time"
+
+	"github.com/a2a-sidecar/a2a-sidecar/lineage"
+)
+
+// open makes r active in s, whether it is new or has waited. A session that
+// waited goes on with its run. The run's lease is for the caller to give.
+func (b *batch) open(t *treeRow, s *sessionRow, r *runRow) error {
+	waited := r.State == lineage.Suspended
+	return b.move(t, s, r, lineage.Active, func() {
+		if waited && s.State == lineage.Suspended {
+			s.State = lineage.Active
+		}
+	})
+}
+
+// move takes r, a run of s, to another state, then calls then, which may
+// change the state of s, and keeps every counter right that depends on the two.
+// It is the one place where runs are counted.
+func (b *batch) move(t *treeRow, s *sessionRow, r *runRow, to lineage.State, then func()) error {
+	caller, err := b.session(t, r.caller)
+	if err != nil {
+		return err
+	}
+	from := r.State
+	r.State = to
+	if to != lineage.Active {
+		r.lease = time.Time{}
+		b.held.free(s.Agent, runPlace{r.tree, r.session, r.n})
+	}
+	b.touchRun(r)
+	active := count(to, lineage.Active) - count(from, lineage.Active)
+	if active != 0 {
+		caller.out += active
+		b.touch(caller)
+	}
+	t.Errors += count(to, lineage.Failed) - count(from, lineage.Failed)
+	b.touchTree(t)
+	return b.relive(t, s, func() {
+		s.open += active
+		s.waiting += count(to, lineage.Suspended) - count(from, lineage.Suspended)
+		then()
+	})
+}
+
+func count(s, what lineage.State) int {
+	if s == what {
+		return 1
+	}
+	return 0
+}
+
+// relive calls change, which changes s, and keeps the counts of live sessions
+// right. The root session never counts.
+func (b *batch) relive(t *treeRow, s *sessionRow, change func()) error {
+	was := s.live()
+	change()
+	b.touch(s)
+	b.expect(t, s.idleDue())
+	is := s.live()
+	if was == is || s.n == rootN {
+		return nil
+	}
+	parent, err := b.session(t, s.parent)
+	if err != nil {
+		return err
+	}
+	step := 1
+	if was {
+		step = -1
+	}
+	parent.liveChildren += step
+	t.Live += step
+	b.touch(parent)
+	b.touchTree(t)
+	return nil
+}
+
+// holdFor gives r, an active run of s, a lease: it holds its place until then.
+func (b *batch) holdFor(t *treeRow, s *sessionRow, r *runRow, lease time.Duration) {
+	r.lease, r.hold = b.now.Add(lease), lease
+	b.touchRun(r)
+	b.expect(t, r.lease)
+	b.held.hold(s.Agent, runPlace{r.tree, r.session, r.n}, r.lease)
+}

@@ -1,0 +1,268 @@
+package sqlite
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"strconv"
+
+	"github.com/a2a-sidecar/a2a-sidecar/lineage"
+	"github.com/a2a-sidecar/a2a-sidecar/sessions"
+)
+
+// progress carries out one progress.
+func (b *batch) progress(p *sessions.Progress) error {
+	t, err := b.tree(p.Root)
+	if err != nil {
+		return err
+	}
+	if t == nil {
+		return fmt.Errorf("tree %s: %w", p.Root, sessions.ErrNotFound)
+	}
+	s, r, err := b.about(t, p)
+	if err != nil {
+		return err
+	}
+	return b.tell(t, s, r, p)
+}
+
+// about finds the session and the run that p is about. Without a run, only
+// events are told.
+func (b *batch) about(t *treeRow, p *sessions.Progress) (s *sessionRow, r *runRow, err error) {
+	if p.Run != "" {
+		if r, err = b.runByID(t, p.Run); err == nil && r == nil {
+			err = fmt.Errorf("run %s: %w", p.Run, sessions.ErrNotFound)
+		}
+	} else if k, e := b.runKey(t, p.TaskID, keyTask, p.Agent); e != nil || k != nil {
+		if err = e; err == nil {
+			r, err = b.run(t, runPlace{t.no, k.session, k.run})
+		}
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	if p.Session == "" {
+		if r == nil {
+			return nil, nil, fmt.Errorf("task %s of agent %s: %w", p.TaskID, p.Agent, sessions.ErrNotFound)
+		}
+		s, err = b.session(t, r.session)
+		return s, r, err
+	}
+	if s, err = b.sessionByID(t, p.Session); err != nil {
+		return nil, nil, err
+	}
+	if s == nil || r != nil && r.session != s.n {
+		return nil, nil, fmt.Errorf("session %s: %w", p.Session, sessions.ErrNotFound)
+	}
+	return s, r, nil
+}
+
+// tell takes note of p, which is about s and, unless nil, r.
+func (b *batch) tell(t *treeRow, s *sessionRow, r *runRow, p *sessions.Progress) error {
+	by := origin{s.Turn, p.TraceID}
+	if r != nil {
+		by.turn = r.turn
+	}
+	for _, raw := range [...]json.RawMessage{p.Result, p.Usage} {
+		if len(raw) > 0 && !json.Valid(raw) {
+			return fmt.Errorf("%w: the result or usage of session %s is no JSON", errInvalid, s.ID)
+		}
+	}
+	if err := b.learnTask(t, s, r, p.TaskID); err != nil {
+		return err
+	}
+	if err := b.learnContext(t, s, p.ContextID, by); err != nil {
+		return err
+	}
+	for i := range p.Events {
+		d := &p.Events[i]
+		if err := b.logTold(t, s, by, d.Type, d.ID, d.Payload); err != nil {
+			return err
+		}
+	}
+	if r == nil {
+		return nil
+	}
+	var err error
+	switch p.State {
+	case lineage.Active:
+		err = b.resume(t, s, r, by)
+	case lineage.Suspended:
+		err = b.suspend(t, s, r, p.Reason, by)
+	case lineage.Completed, lineage.Failed:
+		err = b.end(t, s, r, p.Gen, sessions.EndPayload{
+			Run: r.ID, State: p.State, Reason: p.Reason, Result: p.Result, Usage: p.Usage,
+		}, by)
+	}
+	if err == nil && p.Detach > 0 && r.State == lineage.Active {
+		r.owner, r.detached = "", true
+		b.holdFor(t, s, r, p.Detach)
+	}
+	return err
+}
+
+// learnTask: the run's task is this. The first run of a task keeps it.
+func (b *batch) learnTask(t *treeRow, s *sessionRow, r *runRow, taskID string) error {
+	if r == nil || r.TaskID != "" || taskID == "" {
+		return nil
+	}
+	r.TaskID = taskID
+	b.touchRun(r)
+	if err := b.pointFirst(t, keyTask, s.Agent, taskID, key{r.session, r.n}); err != nil {
+		return err
+	}
+	return b.bind(t, sessions.BindTask, s.Agent, taskID)
+}
+
+// learnContext: the agent's reply named this context. It is the session's own
+// if that has none yet, else an alias, unless another session has it.
+func (b *batch) learnContext(t *treeRow, s *sessionRow, contextID string, by origin) error {
+	if contextID == "" || contextID == s.ContextID {
+		return nil
+	}
+	alias := s.ContextID != ""
+	if alias {
+		k, err := b.lookUp(t, keyContext, s.Agent, contextID)
+		if err != nil || k != nil {
+			return err
+		}
+	} else {
+		s.ContextID = contextID
+		b.touch(s)
+	}
+	if err := b.name(t, s, contextID, false); err != nil {
+		return err
+	}
+	payload, err := encode(sessions.BoundPayload{ContextID: contextID, Alias: alias})
+	if err != nil {
+		return err
+	}
+	return b.log(t, s, by, lineage.EventBound, "bound/"+s.ID+"/"+contextID, payload)
+}
+
+// resume: a run that waited is seen working again.
+func (b *batch) resume(t *treeRow, s *sessionRow, r *runRow, by origin) error {
+	if r.State != lineage.Suspended {
+		return nil
+	}
+	r.gen++
+	if err := b.open(t, s, r); err != nil {
+		return err
+	}
+	b.holdFor(t, s, r, r.hold) // else it would be lost before it is seen again
+	return b.logResumed(t, s, r, by)
+}
+
+func (b *batch) logResumed(t *treeRow, s *sessionRow, r *runRow, by origin) error {
+	payload, err := encode(sessions.RunPayload{Run: r.ID})
+	if err != nil {
+		return err
+	}
+	return b.log(t, s, by, lineage.EventResumed, "resumed/"+r.ID+"/"+strconv.Itoa(r.gen), payload)
+}
+
+// suspend makes an open run wait. One that would wait in a session that has
+// ended would wait for ever: it fails.
+func (b *batch) suspend(t *treeRow, s *sessionRow, r *runRow, reason string, by origin) error {
+	if r.State != lineage.Active {
+		return nil
+	}
+	if s.State.Terminal() {
+		return b.endRun(t, s, r, sessions.EndPayload{
+			Run: r.ID, State: lineage.Failed, Reason: cmp.Or(reason, lineage.ReasonNoInput),
+		}, by)
+	}
+	if err := b.move(t, s, r, lineage.Suspended, func() { s.State = lineage.Suspended }); err != nil {
+		return err
+	}
+	payload, err := encode(sessions.RunPayload{Run: r.ID})
+	if err != nil {
+		return err
+	}
+	return b.log(t, s, by, lineage.EventSuspended, "suspended/"+r.ID+"/"+strconv.Itoa(r.gen), payload)
+}
+
+// end ends a run, and its session if that ends with its last run. An end is
+// final, unless it was the guess that the run is lost.
+func (b *batch) end(t *treeRow, s *sessionRow, r *runRow, gen int, end sessions.EndPayload, by origin) error {
+	lost := end.State == lineage.Failed && end.Reason == lineage.ReasonLost
+	guessed := r.State == lineage.Failed && r.Reason == lineage.ReasonLost
+	switch {
+	case lost && gen != r.gen: // a newer call holds the run
+		return nil
+	case r.State.Terminal() && (!guessed || lost):
+		return nil
+	}
+	others := s.open
+	if r.State == lineage.Active {
+		others--
+	}
+	endsWithRun := s.Isolated || s.Kind == lineage.Worker
+	lostAgain := lost && s.State == lineage.Failed // a lost session is not lost again by a later run's loss
+	if endsWithRun && others == 0 && s.State.CanBecome(s.Reason, end.State) && !lostAgain {
+		typ := lineage.EventCompleted
+		if end.State == lineage.Failed {
+			typ = lineage.EventFailed
+		}
+		return b.endSession(t, s, r, typ, end, by)
+	}
+	return b.endRun(t, s, r, end, by)
+}
+
+// endRun ends r alone. A session that waited only for it waits no more.
+func (b *batch) endRun(t *treeRow, s *sessionRow, r *runRow, end sessions.EndPayload, by origin) error {
+	payload, result, err := endPayload(end)
+	if err != nil {
+		return err
+	}
+	at := b.clock(t)
+	r.Reason, r.EndedAt = end.Reason, &at
+	err = b.move(t, s, r, end.State, func() {
+		if s.State == lineage.Suspended && s.waiting == 0 {
+			s.State = lineage.Active
+		}
+	})
+	if err != nil {
+		return err
+	}
+	keep(s, end, result)
+	return b.log(t, s, by, lineage.EventRunEnded, endID("run/", r.ID, end.State, end.Reason), payload)
+}
+
+// endSession ends s, and with it r (nil: none) and the runs that wait.
+func (b *batch) endSession(t *treeRow, s *sessionRow, r *runRow, typ string, end sessions.EndPayload, by origin) error {
+	payload, result, err := endPayload(end)
+	if err != nil {
+		return err
+	}
+	ending, err := b.waitingRuns(t, s)
+	if err != nil {
+		return err
+	}
+	if r != nil && r.State != lineage.Suspended {
+		ending = append(ending, r)
+	}
+	at := b.clock(t)
+	for _, r := range ending {
+		r.Reason, r.EndedAt = end.Reason, &at
+		if err := b.move(t, s, r, end.State, func() {}); err != nil {
+			return err
+		}
+	}
+	err = b.relive(t, s, func() { s.State, s.Reason, s.EndedAt = end.State, end.Reason, &at })
+	if err != nil {
+		return err
+	}
+	keep(s, end, result)
+	return b.log(t, s, by, typ, endID("ended/", s.ID, end.State, end.Reason), payload)
+}
+
+// keep keeps what an end leaves behind. The row is written with its event.
+func keep(s *sessionRow, end sessions.EndPayload, result *lineage.Result) {
+	if result != nil {
+		s.Result, s.result = result, end.Result
+	}
+	if len(end.Usage) > 0 {
+		s.Usage = end.Usage
+	}
+}
