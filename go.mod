@@ -78,3 +78,5 @@ require (
 	modernc.org/memory v1.12.1 // indirect
 	pgregory.net/rapid v1.3.0 // indirect
 )
+
+tool github.com/a2aproject/a2a-go/v2/cmd/a2a

@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// header is asked of every answer that came through a sidecar: it says that
+// sessionHeader is asked of every answer that came through a sidecar: it says that
 // the call was recorded.
 const sessionHeader = "x-sidecar-session-id"
 

@@ -1,12 +1,15 @@
 package sessions
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
 	"regexp"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/a2a-sidecar/a2a-sidecar/internal/wire"
 	"github.com/a2a-sidecar/a2a-sidecar/lineage"
@@ -22,8 +25,12 @@ const (
 	KeepNone Keep = "none" // that there was a message, and how many parts it had
 )
 
-// summaryBytes bounds the summary in a session's result.
-const summaryBytes = 2048
+// Bounds of what is kept beside texts and data, whatever the policy.
+const (
+	summaryBytes = 2048 // of the summary in a session's result
+	labelBytes   = 512  // of a name, a media type, a URI
+	maxParts     = 256  // that one event describes; it counts them all
+)
 
 // redacted stands where a redaction pattern matched.
 const redacted = "[redacted]"
@@ -65,7 +72,7 @@ func (c *Content) parts(raw []byte) kept {
 	switch c.Keep {
 	case KeepNone:
 	case KeepFull:
-		if text := c.redact(string(raw)); json.Valid([]byte(text)) {
+		if text := c.redactJSON(raw); json.Valid([]byte(text)) {
 			k.Parts = json.RawMessage(text)
 		} else {
 			k.Parts = text // a pattern broke the JSON: better a string than a leak
@@ -80,10 +87,11 @@ func (c *Content) parts(raw []byte) kept {
 
 func (c *Content) keepText(parts []wire.Part) []keptPart {
 	room := c.MaxBytes
+	parts = parts[:min(len(parts), maxParts)]
 	out := make([]keptPart, len(parts))
 	for i, p := range parts {
 		k := keptPart{
-			Kind: p.Kind, Name: p.Name, MediaType: p.MediaType, URI: c.redact(p.URI),
+			Kind: p.Kind, Name: c.label(p.Name), MediaType: c.label(p.MediaType), URI: c.label(p.URI),
 			Bytes: p.Bytes, SHA256: p.SHA256,
 		}
 		switch p.Kind {
@@ -93,7 +101,7 @@ func (c *Content) keepText(parts []wire.Part) []keptPart {
 			k.Cut = len(text) - len(k.Text)
 			room -= len(k.Text)
 		case "data":
-			data := c.redact(string(p.Data))
+			data := c.redactJSON(p.Data)
 			switch {
 			case len(data) > room:
 				k.Cut = len(data)
@@ -117,6 +125,35 @@ func (c *Content) redact(s string) string {
 	return s
 }
 
+// redactJSON redacts raw JSON, first each string in it as it reads, since
+// encoders are free in how they escape it, and then the whole as it stands,
+// for patterns that know a member's name.
+func (c *Content) redactJSON(raw []byte) string {
+	if len(c.Redact) == 0 {
+		return strings.ToValidUTF8(string(raw), "\uFFFD")
+	}
+	// As tolerant as the reading of the parts was.
+	opts := []jsontext.Options{jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true)}
+	var out bytes.Buffer
+	in, enc := jsontext.NewDecoder(bytes.NewReader(raw), opts...), jsontext.NewEncoder(&out, opts...)
+	for {
+		t, err := in.ReadToken()
+		if err != nil {
+			break // the end: it has been read before
+		}
+		if t.Kind() == '"' {
+			t = jsontext.String(c.redact(t.String()))
+		}
+		if err := enc.WriteToken(t); err != nil {
+			break
+		}
+	}
+	return c.redact(strings.ToValidUTF8(strings.TrimSpace(out.String()), "\uFFFD"))
+}
+
+// label is a name as the record has it.
+func (c *Content) label(s string) string { return cut(c.redact(s), labelBytes) }
+
 // summary is the text of parts as a session's result shows it.
 func (c *Content) summary(raw []byte) string {
 	if c.Keep == KeepNone {
@@ -132,7 +169,15 @@ func (c *Content) summary(raw []byte) string {
 			texts = append(texts, p.Text)
 		}
 	}
-	return cut(c.redact(strings.Join(texts, "\n")), summaryBytes)
+	return c.said(strings.Join(texts, "\n"))
+}
+
+// said is a text as a session's result shows it.
+func (c *Content) said(text string) string {
+	if c.Keep == KeepNone {
+		return ""
+	}
+	return cut(c.redact(text), summaryBytes)
 }
 
 // cut returns at most n bytes of s, ending at a whole character.

@@ -142,7 +142,8 @@ func (p *projection) apply(e *lineage.Event) {
 		if json.Unmarshal(e.Payload, &end) != nil {
 			return
 		}
-		s.State, s.Reason, s.EndedAt = end.State, end.Reason, &e.Time
+		at := e.Time // a copy: the state does not hang on to the log
+		s.State, s.Reason, s.EndedAt = end.State, end.Reason, &at
 		for r := range s.Runs {
 			if run := &s.Runs[r]; run.ID == end.Run || !run.State.Terminal() {
 				endRun(run, end, e)
@@ -181,7 +182,8 @@ func findRun(s *lineage.Session, id string) *lineage.Run {
 }
 
 func endRun(run *lineage.Run, end EndPayload, e *lineage.Event) {
-	run.State, run.Reason, run.EndedAt = end.State, end.Reason, &e.Time
+	at := e.Time // a copy: the state does not hang on to the log
+	run.State, run.Reason, run.EndedAt = end.State, end.Reason, &at
 }
 
 func keep(s *lineage.Session, end EndPayload) {

@@ -26,6 +26,7 @@ func (r *Record) Follow(ctx context.Context, agent *Agent, principal, traceID, t
 		return nil, &lineage.Refusal{Reason: lineage.ContextForbidden, Agent: agent.Name}
 	}
 	run := &Run{record: r, agent: agent, trace: traceID, whose: principal, task: taskID, follows: true, settled: true}
+	run.session.Kind = agent.Kind // unless more is known
 	if s, ok := r.known.Get(BindingKey{BindTask, agent.Name, taskID}); ok {
 		run.session, run.contextID = s, s.ContextID
 		run.lineage = lineage.Values{Session: s.ID, Branch: s.Branch, Depth: s.Depth}

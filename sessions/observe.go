@@ -1,6 +1,8 @@
 package sessions
 
 import (
+	"bytes"
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -14,7 +16,10 @@ import (
 // Bounds of what one run gathers in memory.
 const (
 	maxGathered      = 64      // artifacts whose chunks are still coming
-	maxGatheredBytes = 1 << 20 // of one artifact's chunks; what is beyond is described, not kept
+	maxGatheredBytes = 1 << 20 // of one artifact's chunks; what is beyond is not kept
+	maxMade          = 256     // artifacts in a result
+	maxUsage         = 4 << 10 // bytes of a usage report
+	maxTimestamp     = 64      // bytes of a status's time
 )
 
 // gathered is an artifact that comes in chunks: they make one event.
@@ -50,12 +55,21 @@ func (r *Record) payload(v any) json.RawMessage {
 // note turns what the agent said into events and into the state of the run.
 // r.mu is held.
 func (r *Run) note(u wire.Update) {
-	if u.TaskID != "" && r.task == "" && wire.CheckID("taskId", u.TaskID) == nil {
+	if wire.CheckID("taskId", u.TaskID) != nil {
+		u.TaskID = ""
+	}
+	if wire.CheckID("contextId", u.ContextID) != nil {
+		u.ContextID = ""
+	}
+	if len(u.Timestamp) > maxTimestamp {
+		u.Timestamp = ""
+	}
+	if u.TaskID != "" && r.task == "" {
 		r.task, r.pending.TaskID = u.TaskID, u.TaskID
 		r.remember(BindTask, u.TaskID)
 		r.record.known.Add(BindingKey{BindTask, r.agent.Name, u.TaskID}, r.session)
 	}
-	if u.ContextID != "" && u.ContextID != r.contextID && wire.CheckID("contextId", u.ContextID) == nil {
+	if u.ContextID != "" && u.ContextID != r.contextID {
 		r.pending.ContextID = u.ContextID
 		r.remember(BindContext, u.ContextID)
 		if r.contextID == "" {
@@ -63,7 +77,7 @@ func (r *Run) note(u wire.Update) {
 		}
 	}
 	if usage := usageOf(u.Metadata); usage != nil {
-		r.pending.Usage = usage
+		r.usage = usage
 	}
 	switch u.Kind {
 	case wire.UpdateMessage:
@@ -78,9 +92,9 @@ func (r *Run) note(u wire.Update) {
 	case wire.UpdateArtifact:
 		for _, a := range u.Artifacts {
 			r.gather(a, u.Append)
-		}
-		if u.LastChunk {
-			r.noteArtifacts()
+			if u.LastChunk {
+				r.noteArtifact(a.ID)
+			}
 		}
 	case wire.UpdateError:
 		r.noteError(u)
@@ -97,14 +111,15 @@ func (r *Run) noteError(u wire.Update) {
 		r.settled = true
 		r.become(lineage.Suspended, lineage.ReasonAgentError)
 	default:
-		r.finish(lineage.Failed, lineage.ReasonAgentError, "error "+strconv.Itoa(u.ErrorCode)+": "+u.ErrorMessage)
+		r.finish(lineage.Failed, lineage.ReasonAgentError, r.content().said("error "+strconv.Itoa(u.ErrorCode)+": "+u.ErrorMessage))
 	}
 }
 
 func (r *Run) noteMessage(u wire.Update) {
-	id := u.MessageID
-	if id == "" {
-		id = r.id
+	id := r.topic()
+	if u.MessageID != "" {
+		u.MessageID = safeID(u.MessageID)
+		id = u.MessageID
 	}
 	r.draft("received/"+r.agent.Name+"/"+id, lineage.EventReceived, struct {
 		Run       string `json:"run"`
@@ -124,7 +139,7 @@ func (r *Run) noteStatus(u wire.Update) {
 	h := sha256.New()
 	h.Write([]byte(u.Timestamp))
 	h.Write(u.Parts)
-	id := "status/" + r.agent.Name + "/" + r.task + "/" + u.State.String() + "/" + hex.EncodeToString(h.Sum(nil)[:8])
+	id := "status/" + r.agent.Name + "/" + r.topic() + "/" + u.State.String() + "/" + hex.EncodeToString(h.Sum(nil)[:8])
 	var said any
 	if len(u.Parts) > 0 {
 		said = r.content().parts(u.Parts)
@@ -172,14 +187,10 @@ func (r *Run) finish(state lineage.State, reason, summary string) {
 	r.noteArtifacts()
 	r.settled = true
 	r.become(state, reason)
-	result := lineage.Result{Status: state, Summary: summary, Artifacts: r.made}
-	if result.Summary == "" {
-		result.Summary = r.text
-	}
-	if r.content().Keep == KeepNone {
-		result.Summary = ""
-	}
-	r.pending.Result = r.record.payload(result)
+	r.pending.Result = r.record.payload(lineage.Result{
+		Status: state, Summary: cmp.Or(summary, r.text), Artifacts: r.made,
+	})
+	r.pending.Usage = r.usage
 }
 
 // gather adds a chunk to its artifact, or begins it anew.
@@ -205,31 +216,55 @@ func (r *Run) gather(a wire.Artifact, more bool) {
 	g.raw = append(g.raw, slices.Clone(a.Parts))
 }
 
-// noteArtifacts makes one event of each artifact that has gathered.
-func (r *Run) noteArtifacts() {
-	for _, g := range r.parts {
-		raw := joinArrays(g.raw)
-		parts, err := wire.ReadParts(raw)
-		if err != nil {
-			continue // no array of parts: the artifact says nothing that could be kept
-		}
-		about := describe(g.id, g.name, parts)
-		id := "artifact/" + r.agent.Name + "/" + r.task + "/" + g.id + "/" + about.SHA256[:16]
-		r.draft(id, lineage.EventArtifact, struct {
-			Run    string `json:"run"`
-			TaskID string `json:"taskId,omitempty"`
-			lineage.Artifact
-			Cut bool `json:"truncated,omitempty"`
-			kept
-		}{r.id, r.task, about, g.cut, r.content().parts(raw)})
-		if !slices.Contains(r.made, about) {
-			r.made = append(r.made, about)
-		}
-		if r.text == "" {
-			r.text = r.content().summary(raw)
-		}
+// noteArtifact makes one event of the artifact that has gathered under id.
+func (r *Run) noteArtifact(id string) {
+	i := slices.IndexFunc(r.parts, func(g gathered) bool { return g.id == id })
+	if i < 0 {
+		return
 	}
-	r.parts = nil
+	g := r.parts[i]
+	r.parts = slices.Delete(r.parts, i, i+1)
+	raw := joinArrays(g.raw)
+	parts, err := wire.ReadParts(raw)
+	if err != nil {
+		return // no array of parts: the artifact says nothing that could be kept
+	}
+	about := describe(safeID(g.id), r.content().label(g.name), parts)
+	about.MediaType = r.content().label(about.MediaType)
+	r.draft("artifact/"+r.agent.Name+"/"+r.topic()+"/"+about.ID+"/"+about.SHA256[:16], lineage.EventArtifact, struct {
+		Run    string `json:"run"`
+		TaskID string `json:"taskId,omitempty"`
+		lineage.Artifact
+		Cut bool `json:"truncated,omitempty"`
+		kept
+	}{r.id, r.task, about, g.cut, r.content().parts(raw)})
+	if len(r.made) < maxMade && !slices.Contains(r.made, about) {
+		r.made = append(r.made, about)
+	}
+	if r.text == "" {
+		r.text = r.content().summary(raw)
+	}
+}
+
+// noteArtifacts does so with all that have gathered.
+func (r *Run) noteArtifacts() {
+	for len(r.parts) > 0 {
+		r.noteArtifact(r.parts[0].id)
+	}
+}
+
+// topic names what the run is about in the ids of events: its task, so that
+// all who hear of it name an event alike; the run where there is none.
+func (r *Run) topic() string { return cmp.Or(r.task, r.id) }
+
+// safeID is an id of the agent's as it may stand in an event: itself, or the
+// digest of one that is no proper id.
+func safeID(id string) string {
+	if id == "" || wire.CheckID("id", id) == nil {
+		return id
+	}
+	sum := sha256.Sum256([]byte(id))
+	return "sha256:" + hex.EncodeToString(sum[:])
 }
 
 // joinArrays joins raw JSON arrays into one.
@@ -266,7 +301,7 @@ func usageOf(metadata []byte) json.RawMessage {
 	var m struct {
 		Kagent json.RawMessage `json:"kagent_usage_metadata"`
 	}
-	if json.Unmarshal(metadata, &m) != nil {
+	if json.Unmarshal(metadata, &m) != nil || len(m.Kagent) > maxUsage || !bytes.HasPrefix(m.Kagent, []byte("{")) {
 		return nil
 	}
 	return m.Kagent

@@ -1,6 +1,7 @@
 package sessions
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -29,6 +30,7 @@ type spot struct {
 	known    bool // by more than the catch-all
 	catchAll bool
 	guessed  bool
+	crosses  bool // the context that the call names is not the caller's to use
 }
 
 // place finds the tree and the caller of c (design: lineage), and then its
@@ -125,7 +127,7 @@ func (r *Record) placeAt(ctx context.Context, c Call, s spot) (placed, error) {
 	}}
 	q := contextid.Question{
 		Mode: agent.ContextIDs, Isolate: agent.Isolate,
-		TaskID: req.TaskID != "", Named: req.ContextID != "", TreeKnown: s.known,
+		TaskID: req.TaskID != "", Named: req.ContextID != "", Foreign: s.crosses, TreeKnown: s.known,
 	}
 	p.answer = contextid.Decide(q)
 	if p.answer.Action == contextid.Keep {
@@ -140,22 +142,35 @@ func (r *Record) placeAt(ctx context.Context, c Call, s spot) (placed, error) {
 	if p.answer.Crossed {
 		p.a.Crossed = req.ContextID
 	}
+	p.a.ContextID = r.contextID(p.answer, c, s.root)
 	switch p.answer.Action {
-	case contextid.AsSent, contextid.Keep:
-		p.a.ContextID = req.ContextID
-		if req.ContextID != "" {
+	case contextid.AsSent, contextid.Keep, contextid.Derive:
+		if p.a.ContextID != "" {
 			p.a.Resolve = ResolveContext
 		}
 	case contextid.Mint:
-		p.a.Isolated, p.a.ContextID = true, contextid.Fresh()
-	case contextid.Derive:
-		p.a.Resolve, p.a.ContextID = ResolveContext, contextid.Stable(r.secret, c.Principal, s.root, agent.Name)
+		p.a.Isolated = true
 	case contextid.Bound:
 		p.a.Resolve = ResolveAgent
 	case contextid.Omit:
 		p.a.Isolated = agent.Isolate
 	}
 	return p, nil
+}
+
+// contextID returns the context that an answer puts a call in, empty if only
+// the agent will tell.
+func (r *Record) contextID(answer contextid.Answer, c Call, root string) string {
+	switch answer.Action {
+	case contextid.AsSent, contextid.Keep:
+		return c.Request.ContextID
+	case contextid.Mint:
+		return contextid.Fresh()
+	case contextid.Derive:
+		return contextid.Stable(r.secret, c.Principal, root, c.Agent.Name)
+	case contextid.Bound, contextid.Omit:
+	}
+	return ""
 }
 
 // claim makes the context that a caller named this tree's before a message
@@ -166,6 +181,8 @@ func (r *Record) claim(ctx context.Context, p *placed, contextID string) (foreig
 	holder, err := r.find(ctx, BindContext, p.a.Agent, contextID)
 	if errors.Is(err, ErrNotFound) {
 		key := BindingKey{BindContext, p.a.Agent, contextID}
+		ctx, cancel := context.WithTimeout(ctx, r.opts.Timeout)
+		defer cancel()
 		if holder, err = r.opts.Store.Claim(ctx, key, mine); err == nil {
 			r.cache.Add(key, holder)
 			p.claimed = holder == mine
@@ -185,6 +202,38 @@ func (r *Record) unclaim(ctx context.Context, key BindingKey, mine Binding) {
 	if err := r.opts.Store.Unclaim(ctx, key, mine); err != nil {
 		r.opts.Logger.WarnContext(ctx, "giving back a context failed", "agent", key.Agent, "error", err)
 	}
+}
+
+// guess places a call of which the store could not be asked: by what it says
+// itself, and what is remembered of the context that it names.
+func (r *Record) guess(c Call) placed {
+	req := c.Request
+	root := cmp.Or(c.Root, c.Parent)
+	if b, ok := r.cache.Get(BindingKey{BindContext, r.opts.Local, c.Parent}); ok && c.Root == "" {
+		root = b.Root
+	}
+	if root == "" && wire.CheckID("adk_session_id", req.SenderSession) == nil {
+		root = req.SenderSession
+	}
+	known := root != ""
+	holder, remembered := r.cache.Get(BindingKey{BindContext, c.Agent.Name, req.ContextID})
+	foreign := remembered && (holder.Principal != c.Principal || known && holder.Root != root)
+	switch {
+	case known:
+	case remembered && !foreign:
+		root = holder.Root
+	case req.ContextID != "" && !foreign:
+		root = req.ContextID
+	default:
+		root = r.catchAll(c).root
+	}
+	answer := contextid.Decide(contextid.Question{
+		Mode: c.Agent.ContextIDs, Isolate: c.Agent.Isolate,
+		TaskID: req.TaskID != "", Named: req.ContextID != "", Foreign: foreign, TreeKnown: known,
+	})
+	return placed{answer: answer, a: &Admission{
+		Root: root, ContextID: r.contextID(answer, c, root), Caller: Caller{ContextID: c.Parent},
+	}}
 }
 
 // find looks up what an id at an agent belongs to, or returns ErrNotFound.

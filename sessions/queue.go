@@ -102,7 +102,7 @@ func (ls *lines) ahead(a *Admission) *lineage.Refusal {
 	defer ls.mu.Unlock()
 	for _, key := range [...]string{callerKey(a), "agent\x00" + a.Agent} {
 		if l := ls.by[key]; l != nil && len(l.waiting) > 0 {
-			return l.refusal
+			return l.heard(a)
 		}
 	}
 	return nil
@@ -165,7 +165,7 @@ func (ls *lines) wait(ctx context.Context, a *Admission, refusal *lineage.Refusa
 		case <-ctx.Done():
 			return Grant{}, nil, ctx.Err()
 		case <-timeout:
-			return Grant{}, ls.heard(key, refusal), errLeave
+			return Grant{}, ls.heard(key, a), errLeave
 		case <-t.turn:
 		case <-look.C:
 		}
@@ -236,12 +236,16 @@ func (ls *lines) hear(key string, r *lineage.Refusal) {
 }
 
 // heard returns what the first in line heard last: fresher than what the
-// others heard when they came.
-func (ls *lines) heard(key string, own *lineage.Refusal) *lineage.Refusal {
+// others, who stand in it now, heard when they came.
+func (ls *lines) heard(key string, a *Admission) *lineage.Refusal {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
-	if l := ls.by[key]; l != nil && l.refusal != nil {
-		return l.refusal
-	}
-	return own
+	return ls.by[key].heard(a)
+}
+
+// heard is the line's refusal, told to a.
+func (l *line) heard(a *Admission) *lineage.Refusal {
+	r := *l.refusal
+	r.Agent = a.Agent
+	return &r
 }

@@ -206,7 +206,9 @@ func (r *Record) Begin(ctx context.Context, c Call) (*Run, error) {
 		if p.guessed && forbidden(err) {
 			// The context that the caller named is the root of another user's
 			// tree. It gets a context of its own, and does not learn of the other.
-			if p, err = r.placeAt(ctx, c, r.catchAll(c)); err == nil {
+			other := r.catchAll(c)
+			other.crosses = true
+			if p, err = r.placeAt(ctx, c, other); err == nil {
 				g, err = r.admit(ctx, p)
 			}
 		}
@@ -215,13 +217,11 @@ func (r *Record) Begin(ctx context.Context, c Call) (*Run, error) {
 		return r.started(c, p, g), nil
 	}
 	if errors.Is(err, ErrUnavailable) {
-		return r.withoutStore(ctx, c, err)
+		return r.withoutStore(ctx, c, p, err)
 	}
 	var refusal *lineage.Refusal
-	if errors.As(err, &refusal) {
-		if p.a != nil {
-			r.note(p.a, refusal, lineage.EventRefused, "refused/")
-		}
+	if errors.As(err, &refusal) && p.a != nil {
+		r.note(p.a, refusal, lineage.EventRefused, "refused/")
 	}
 	return nil, err
 }
@@ -237,7 +237,7 @@ func (r *Record) admit(ctx context.Context, p placed) (Grant, error) {
 	var queuedAt time.Time
 	g, err := r.lines.admit(ctx, a,
 		func() (Grant, error) {
-			return r.writer.admit(ctx, a, func(late Grant) { r.giveBack(a, late) })
+			return r.writer.admit(ctx, a, func(late Grant) *Progress { return giveBack(a, late) })
 		},
 		func(refusal *lineage.Refusal) {
 			queuedAt = time.Now()
@@ -252,12 +252,17 @@ func (r *Record) admit(ctx context.Context, p placed) (Grant, error) {
 	return g, err
 }
 
-// giveBack ends a run whose caller left before the grant came.
-func (r *Record) giveBack(a *Admission, g Grant) {
-	r.writer.post(&Progress{
+// giveBack ends a run whose caller left before the grant came. Nothing was
+// sent: a task that waited waits as before.
+func giveBack(a *Admission, g Grant) *Progress {
+	p := &Progress{
 		Root: a.Root, Session: g.Session.ID, Run: g.RunID, Gen: g.Gen, Agent: a.Agent, TraceID: a.TraceID,
 		State: lineage.Failed, Reason: lineage.ReasonLost,
-	})
+	}
+	if g.Resumed && a.TaskID != "" {
+		p.State = lineage.Suspended
+	}
+	return p
 }
 
 // note logs an event about a call that has no session yet, with its parent.
@@ -281,7 +286,7 @@ func (r *Record) note(a *Admission, refusal *lineage.Refusal, event, id string) 
 
 // withoutStore is the one place that decides what a call may do while the
 // store does not answer.
-func (r *Record) withoutStore(ctx context.Context, c Call, err error) (*Run, error) {
+func (r *Record) withoutStore(ctx context.Context, c Call, p placed, err error) (*Run, error) {
 	if r.opts.OnStoreDown == StoreDownRefuse {
 		return nil, &lineage.Refusal{Reason: lineage.StoreUnavailable, Agent: c.Agent.Name}
 	}
@@ -289,5 +294,8 @@ func (r *Record) withoutStore(ctx context.Context, c Call, err error) (*Run, err
 	if r.opts.Hooks.Unrecorded != nil {
 		r.opts.Hooks.Unrecorded(c.Agent.Name)
 	}
-	return r.unrecorded(c), nil
+	if p.a == nil {
+		p = r.guess(c)
+	}
+	return unrecorded(c, p), nil
 }

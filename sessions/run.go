@@ -1,6 +1,8 @@
 package sessions
 
 import (
+	"cmp"
+	"encoding/json"
 	"sync"
 	"time"
 
@@ -48,6 +50,7 @@ type Run struct {
 	parts   []gathered         // artifacts whose chunks are still coming
 	made    []lineage.Artifact // artifacts that are whole
 	text    string             // of the first artifact
+	usage   json.RawMessage    // what the run has cost so far
 }
 
 // Lineage is what the agent may be told.
@@ -98,28 +101,15 @@ func (r *Record) started(c Call, p placed, g Grant) *Run {
 
 // unrecorded makes the handle of a call that goes on while the store does not
 // answer: in the context it would have had, as far as that can be told.
-func (r *Record) unrecorded(c Call) *Run {
-	req := c.Request
-	root := c.Root
-	if root == "" {
-		root = c.Parent
+func unrecorded(c Call, p placed) *Run {
+	run := &Run{
+		agent: c.Agent, ended: true, contextID: p.a.ContextID,
+		lineage: lineage.Values{Root: p.a.Root, Parent: cmp.Or(p.a.Caller.ContextID, p.a.Root), Turn: c.Turn},
 	}
-	answer := contextid.Decide(contextid.Question{
-		Mode: c.Agent.ContextIDs, Isolate: c.Agent.Isolate,
-		TaskID: req.TaskID != "", Named: req.ContextID != "", TreeKnown: root != "",
-	})
-	if root == "" {
-		root = req.ContextID
-	}
-	run := &Run{agent: c.Agent, ended: true, contextID: req.ContextID, lineage: lineage.Values{Root: root, Parent: c.Parent}}
-	switch answer.Action {
-	case contextid.Mint:
-		run.contextID, run.edit = contextid.Fresh(), true
-	case contextid.Derive:
-		run.contextID, run.edit = contextid.Stable(r.secret, c.Principal, root, c.Agent.Name), true
-	case contextid.Omit, contextid.Bound:
-		run.contextID, run.edit = "", true
+	switch p.answer.Action {
 	case contextid.AsSent, contextid.Keep:
+	case contextid.Mint, contextid.Derive, contextid.Omit, contextid.Bound:
+		run.edit = true
 	}
 	return run
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 )
@@ -24,7 +25,7 @@ type job struct {
 
 	// Guarded by writer.mu.
 	finished  bool
-	abandoned func(Grant) // the caller has gone; gets a grant that came too late
+	abandoned func(Grant) *Progress // the caller has gone; tells what becomes of a grant that came too late
 }
 
 // writer brings every op of this sidecar to the store in the order in which
@@ -44,6 +45,7 @@ type writer struct {
 	room    *sync.Cond // pending has become shorter, or closed
 	pending []*job
 	closed  bool
+	stopped bool  // run has returned, or is about to
 	down    error // what the last Apply said; nil while the store answers
 
 	wake chan struct{} // capacity 1: pending is not empty, or closed
@@ -59,15 +61,21 @@ func newWriter(store Store, timeout time.Duration, applied func([]*Op), dropped 
 	return w
 }
 
+// errClosed is what becomes of ops that come after close.
+var errClosed = fmt.Errorf("%w: shutting down", ErrUnavailable)
+
 // admit has a carried out and waits for the outcome. When ctx ends first, late
-// gets the grant, if there will be one.
-func (w *writer) admit(ctx context.Context, a *Admission, late func(Grant)) (Grant, error) {
+// gets the grant, if there will be one, and returns what is to be posted.
+func (w *writer) admit(ctx context.Context, a *Admission, late func(Grant) *Progress) (Grant, error) {
+	if err := ctx.Err(); err != nil {
+		return Grant{}, err // nobody is there to use a place
+	}
 	j := &job{op: Op{Admit: a}, done: make(chan struct{})}
 	w.mu.Lock()
 	if err := w.down; err != nil || w.closed {
 		w.mu.Unlock()
 		if err == nil {
-			err = fmt.Errorf("%w: shutting down", ErrUnavailable)
+			err = errClosed
 		}
 		return Grant{}, err
 	}
@@ -91,14 +99,25 @@ func (w *writer) admit(ctx context.Context, a *Admission, late func(Grant)) (Gra
 
 // post has p carried out after all that was posted before it. It waits only
 // while maxPending is reached.
-func (w *writer) post(p *Progress) {
-	j := &job{op: Op{Progress: p}, until: time.Now().Add(retryFor)}
+func (w *writer) post(p *Progress) { w.add(p, true) }
+
+// push is post without the waiting, for run itself, which alone makes room.
+func (w *writer) push(p *Progress) { w.add(p, false) }
+
+func (w *writer) add(p *Progress, waits bool) {
 	w.mu.Lock()
-	for len(w.pending) >= maxPending && !w.closed {
+	for waits && len(w.pending) >= maxPending && !w.closed {
 		w.room.Wait()
 	}
-	w.pending = append(w.pending, j)
+	stopped := w.stopped
+	if !stopped {
+		w.pending = append(w.pending, &job{op: Op{Progress: p}, until: time.Now().Add(retryFor)})
+	}
 	w.mu.Unlock()
+	if stopped {
+		w.dropped(1, errClosed)
+		return
+	}
 	w.signal()
 }
 
@@ -144,34 +163,33 @@ func (w *writer) run(ctx context.Context) {
 		batch := w.pending[:n:n]
 		w.pending = w.pending[n:]
 		closed, down := w.closed, w.down != nil
+		w.stopped = closed && n == 0
 		w.room.Broadcast()
 		w.mu.Unlock()
 
-		if n > 0 {
-			kept := w.apply(ctx, batch, closed)
-			if len(kept) == 0 {
-				continue
+		switch {
+		case n > 0:
+			if undone, err := w.apply(ctx, batch); err != nil {
+				w.hold(undone, err, closed)
 			}
-			w.mu.Lock()
-			w.pending = append(kept, w.pending...)
-			w.mu.Unlock()
-		} else if closed {
+		case closed:
 			return
-		} else if down {
+		case down:
 			w.probe(ctx)
 		}
-		if w.unavailable() == nil {
-			if n == 0 {
-				<-w.wake
+		if w.unavailable() != nil {
+			if !closed {
+				<-retry.C
 			}
-			continue
+		} else if n == 0 {
+			<-w.wake
 		}
-		<-retry.C
 	}
 }
 
-// apply carries out one batch and returns the progress that is to be tried again.
-func (w *writer) apply(ctx context.Context, batch []*job, last bool) (kept []*job) {
+// apply carries out one batch. It returns what is wrong with the store, if
+// anything, and the progress that is therefore still to be told.
+func (w *writer) apply(ctx context.Context, batch []*job) (undone []*job, down error) {
 	ops := make([]*Op, len(batch))
 	for i, j := range batch {
 		ops[i] = &j.op
@@ -181,31 +199,55 @@ func (w *writer) apply(ctx context.Context, batch []*job, last bool) (kept []*jo
 	w.store.Apply(ctx, ops)
 	w.applied(ops)
 
-	var down error
-	lost := 0
-	now := time.Now()
 	for _, j := range batch {
-		failed := errors.Is(j.op.Err, ErrUnavailable)
-		if failed {
+		if errors.Is(j.op.Err, ErrUnavailable) {
 			down = j.op.Err
-		}
-		switch {
-		case j.op.Admit != nil:
-			w.finish(j)
-		case failed && !last && now.Before(j.until):
-			j.op.Err = nil
-			kept = append(kept, j)
-		case failed:
-			lost++
+			if j.op.Progress != nil {
+				undone = append(undone, j)
+			}
 		}
 	}
-	w.setDown(down)
+	w.setDown(down) // before the outcomes are known: who hears of one finds it so
+	for _, j := range batch {
+		if j.op.Admit != nil {
+			w.finish(j)
+		}
+	}
+	return undone, down
+}
+
+// hold keeps progress for a store that does not answer, undone before what
+// came later, and lets go of what cannot wait: the admissions, and progress
+// whose time is over. Nothing waits for a try that will not come (last).
+func (w *writer) hold(undone []*job, down error, last bool) {
+	now := time.Now()
+	var kept, refused []*job
+	lost := 0
+	w.mu.Lock()
+	for _, j := range slices.Concat(undone, w.pending) {
+		switch {
+		case j.op.Admit != nil:
+			refused = append(refused, j)
+		case last || !now.Before(j.until):
+			lost++
+		default:
+			j.op.Err = nil
+			kept = append(kept, j)
+		}
+	}
+	w.pending = kept
+	w.room.Broadcast()
+	w.mu.Unlock()
+	for _, j := range refused {
+		j.op.Err = down
+		w.finish(j)
+	}
 	if lost > 0 {
 		w.dropped(lost, down)
 	}
-	return kept
 }
 
+// finish tells the outcome of an admission to who waits for it.
 func (w *writer) finish(j *job) {
 	w.mu.Lock()
 	j.finished = true
@@ -213,7 +255,7 @@ func (w *writer) finish(j *job) {
 	w.mu.Unlock()
 	close(j.done)
 	if late != nil && j.op.Err == nil {
-		late(j.op.Grant)
+		w.push(late(j.op.Grant))
 	}
 }
 

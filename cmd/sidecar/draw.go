@@ -10,8 +10,10 @@ import (
 	"github.com/a2a-sidecar/a2a-sidecar/lineage"
 )
 
-// minContext is the fewest columns in which a context id is worth showing.
-const minContext = 9
+const (
+	contextColumn = 6 // of a row, from 0
+	minContext    = 9 // fewest columns in which a context id is worth showing
+)
 
 // drawTree draws a tree whose sessions are in spawn order: a line about the
 // whole, then one for each session. All siblings are shown, however many.
@@ -153,23 +155,15 @@ func (d *drawing) notes(s *lineage.Session) string {
 	return strings.Join(notes, ", ")
 }
 
-// fitContexts makes room for the last column, by shortening the ids or, where
-// that would leave nothing of them, without them.
+// fitContexts makes room for the context ids, by shortening them or, where that
+// would leave nothing of them, by leaving them out.
 func (d *drawing) fitContexts() {
 	const label = "ctx "
-	room := -1 // as much as they need
-	last := 0
+	room := d.width - (d.table.columns() - d.table.widths()[contextColumn]) - len(label)
 	for _, row := range d.table.rows {
-		last = len(row) - 1
-	}
-	if d.width > 0 {
-		widths := d.table.widths()
-		room = d.width - (d.table.columns() - widths[last]) - len(label)
-	}
-	for _, row := range d.table.rows {
-		switch id := &row[last].text; {
+		switch id := &row[contextColumn].text; {
 		case *id == "":
-		case room < 0 && d.width == 0:
+		case d.width == 0:
 			*id = label + *id
 		case room < minContext:
 			*id = ""

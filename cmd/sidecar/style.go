@@ -156,15 +156,15 @@ func (st style) squeeze(text string, n int) string {
 	if columns(text) <= n {
 		return text
 	}
-	gap := st.or("…", "..")
+	dots := st.or("…", "..")
 	runes := []rune(text)
 	for keep := len(runes) - 1; keep > 0; keep-- {
-		short := string(runes[:(keep+1)/2]) + gap + string(runes[len(runes)-keep/2:])
+		short := string(runes[:(keep+1)/2]) + dots + string(runes[len(runes)-keep/2:])
 		if columns(short) <= n {
 			return short
 		}
 	}
-	return gap
+	return dots
 }
 
 // cut shortens text at its end to at most n columns.
@@ -172,11 +172,11 @@ func (st style) cut(text string, n int) string {
 	if columns(text) <= n {
 		return text
 	}
-	gap := st.or("…", "..")
-	room := n - columns(gap)
+	dots := st.or("…", "..")
+	room := n - columns(dots)
 	for i, r := range text {
 		if room -= columns(string(r)); room < 0 {
-			return text[:i] + gap
+			return text[:i] + dots
 		}
 	}
 	return text

@@ -14,68 +14,63 @@ import (
 	"github.com/a2a-sidecar/a2a-sidecar/sessions"
 )
 
-// eventChunk is how many events are read in one flight where some are left out.
-const eventChunk = 1000
+// Events are read in chunks: few where all are wanted, more and more where the
+// query leaves some out.
+const (
+	firstChunk = 100
+	lastChunk  = sessions.MaxPage
+)
 
 // Events returns a page of a tree's log, oldest first. Events that the query
-// leaves out are read over, chunk by chunk, until the page is full.
+// leaves out are read over until the page is full.
 func (s *Store) Events(ctx context.Context, root string, q sessions.EventQuery) (sessions.EventPage, error) {
 	ctx, cancel := s.limit(ctx)
 	defer cancel()
-	l := logOf{store: s, root: root, key: s.keys.tree(root)[keyLog]}
-	// The seq of the last event tells whether there is a tree, and where an
-	// unbounded read ends while others append.
-	end, err := l.end(ctx)
-	if err != nil {
-		return sessions.EventPage{}, err
-	}
+	l := logOf{store: s, root: root, q: &q}
+	read := l.page
 	if q.LastN > 0 {
-		return l.last(ctx, &q, end)
+		read = l.last
 	}
-	return l.page(ctx, &q)
+	page, err := read(ctx)
+	if err != nil {
+		return sessions.EventPage{}, fault("reading the log of tree "+root, err)
+	}
+	return page, nil
 }
 
-// logOf reads one tree's log.
+// logOf reads one tree's log. Its errors are go-redis's.
 type logOf struct {
 	store *Store
 	root  string
-	key   string
+	q     *sessions.EventQuery
 }
 
-func (l *logOf) fault(err error) error { return fault("reading the log of tree "+l.root, err) }
+func (l *logOf) key() string { return l.store.keys.tree(l.root)[keyLog] }
 
-func (l *logOf) end(ctx context.Context) (uint64, error) {
-	newest, err := l.store.client.XRevRangeN(ctx, l.key, "+", "-", 1).Result()
-	if err != nil {
-		return 0, l.fault(err)
+// chunk is how many events to read to find n.
+func (l *logOf) chunk(n int) int {
+	if l.q.All && l.q.Session == "" && len(l.q.Types) == 0 {
+		return min(n, lastChunk)
 	}
-	if len(newest) == 0 {
-		return 0, l.fault(goredis.Nil)
-	}
-	e, err := event(newest[0])
-	return e.Seq, l.fault(err)
+	return min(max(n, firstChunk), lastChunk)
 }
 
-// page reads forward from q.After.
-func (l *logOf) page(ctx context.Context, q *sessions.EventQuery) (sessions.EventPage, error) {
-	limit := pageSize(q.Limit)
-	chunk := eventChunk
-	if q.All && q.Session == "" && len(q.Types) == 0 {
-		chunk = limit // nothing is left out
-	}
-	page := sessions.EventPage{Next: q.After}
-	for {
-		read, err := l.store.client.XRangeN(ctx, l.key, "("+entry(page.Next), "+", int64(chunk)).Result()
+// page reads forward from After.
+func (l *logOf) page(ctx context.Context) (sessions.EventPage, error) {
+	limit := pageSize(l.q.Limit)
+	page := sessions.EventPage{Next: l.q.After}
+	for chunk := l.chunk(limit); ; chunk = min(2*chunk, lastChunk) {
+		read, err := l.store.client.XRangeN(ctx, l.key(), "("+entry(page.Next), "+", int64(chunk)).Result()
 		if err != nil {
-			return sessions.EventPage{}, l.fault(err)
+			return page, err
 		}
 		for _, m := range read {
 			e, err := event(m)
 			if err != nil {
-				return sessions.EventPage{}, l.fault(err)
+				return page, err
 			}
 			page.Next = e.Seq
-			if q.Selects(&e) {
+			if l.q.Selects(&e) {
 				page.Events = append(page.Events, e)
 			}
 			if len(page.Events) == limit {
@@ -83,38 +78,52 @@ func (l *logOf) page(ctx context.Context, q *sessions.EventQuery) (sessions.Even
 			}
 		}
 		if len(read) < chunk {
-			return page, nil
+			return page, l.there(ctx, page.Next)
 		}
 	}
 }
 
-// last reads backward from the end until it has the last N that q selects.
-func (l *logOf) last(ctx context.Context, q *sessions.EventQuery, end uint64) (sessions.EventPage, error) {
-	page := sessions.EventPage{Next: max(end, q.After)}
-	for from := end + 1; ; {
-		read, err := l.store.client.XRevRangeN(ctx, l.key, "("+entry(from), "("+entry(q.After), int64(min(eventChunk, 2*q.LastN))).Result()
+// last reads backward from the end until it has the last N.
+func (l *logOf) last(ctx context.Context) (sessions.EventPage, error) {
+	page := sessions.EventPage{Next: l.q.After}
+	from := "+"
+	for chunk := l.chunk(l.q.LastN); ; chunk = min(2*chunk, lastChunk) {
+		read, err := l.store.client.XRevRangeN(ctx, l.key(), from, "("+entry(l.q.After), int64(chunk)).Result()
 		if err != nil {
-			return sessions.EventPage{}, l.fault(err)
+			return page, err
 		}
 		for _, m := range read {
 			e, err := event(m)
 			if err != nil {
-				return sessions.EventPage{}, l.fault(err)
+				return page, err
 			}
-			from = e.Seq
-			if q.Selects(&e) {
+			from = "(" + entry(e.Seq)
+			page.Next = max(page.Next, e.Seq)
+			if l.q.Selects(&e) {
 				page.Events = append(page.Events, e)
 			}
-			if len(page.Events) == q.LastN {
-				slices.Reverse(page.Events)
-				return page, nil
+			if len(page.Events) == l.q.LastN {
+				break
 			}
 		}
-		if len(read) == 0 {
+		if len(page.Events) == l.q.LastN || len(read) < chunk {
 			slices.Reverse(page.Events)
-			return page, nil
+			return page, l.there(ctx, page.Next)
 		}
 	}
+}
+
+// there returns goredis.Nil if there is no such tree, which is not in doubt
+// when an event was seen.
+func (l *logOf) there(ctx context.Context, seen uint64) error {
+	if seen > l.q.After {
+		return nil
+	}
+	n, err := l.store.client.Exists(ctx, l.key()).Result()
+	if err == nil && n == 0 {
+		err = goredis.Nil
+	}
+	return err
 }
 
 // entry spells the id of the stream's entry for an event.

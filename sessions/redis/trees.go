@@ -36,9 +36,13 @@ func (s *Store) Trees(ctx context.Context, q sessions.TreeQuery) (sessions.TreeP
 		return sessions.TreePage{}, err
 	}
 	var page sessions.TreePage
-	var end cursor // of the last tree of the page
+	var end cursor // the last tree of the page, then the last that was looked at
+	chunk := int64(treeChunk)
+	if q.State == "" && q.Agent == "" && q.Text == "" {
+		chunk = int64(min(limit+1, treeChunk))
+	}
 	for looked := 0; looked < treesLooked; {
-		roots, err := s.client.ZRevRangeWithScores(ctx, s.keys.trees(), at, at+treeChunk-1).Result()
+		roots, err := s.client.ZRevRangeWithScores(ctx, s.keys.trees(), at, at+chunk-1).Result()
 		if err != nil {
 			return sessions.TreePage{}, fault("reading the list of trees", err)
 		}
@@ -61,12 +65,15 @@ func (s *Store) Trees(ctx context.Context, q sessions.TreeQuery) (sessions.TreeP
 			page.Trees = append(page.Trees, t)
 			end = cursor{at: t.StartedAt.UnixMicro(), root: t.Root, set: true}
 		}
-		if len(roots) < treeChunk {
+		if int64(len(roots)) < chunk {
 			return page, nil
 		}
-		last := roots[len(roots)-1]
-		page.Next = cursor{at: int64(last.Score), root: last.Member.(string), set: true}.String()
+		if len(page.Trees) < limit {
+			oldest := roots[len(roots)-1]
+			end = cursor{at: int64(oldest.Score), root: oldest.Member.(string), set: true}
+		}
 	}
+	page.Next = end.String()
 	return page, nil
 }
 
@@ -191,11 +198,9 @@ func (s *Store) rank(ctx context.Context, c cursor) (int64, error) {
 	if _, err := pipe.Exec(ctx); err != nil && !errors.Is(err, goredis.Nil) {
 		return 0, fault("finding the cursor's place", err)
 	}
-	// A tree of the same name may have been made anew, and stand elsewhere.
-	if at, err := rank.Result(); err == nil && at >= newer.Val() {
-		return min(at, newer.Val()+at-newer.Val()), nil
-	}
-	return newer.Val(), nil
+	// Where the tree of the cursor stands, unless it is gone, or made anew and
+	// stands among the newer ones.
+	return max(rank.Val(), newer.Val()), nil
 }
 
 func pageSize(limit int) int {

@@ -23,6 +23,11 @@ func (c *cache[K, V]) get(k K) (V, bool) {
 
 func (c *cache[K, V]) put(k K, v V) { c.young[k] = v }
 
+func (c *cache[K, V]) drop(k K) {
+	delete(c.young, k)
+	delete(c.old, k)
+}
+
 // age forgets the older half once the younger holds more than limit.
 func (c *cache[K, V]) age(limit int) {
 	if len(c.young) > limit {

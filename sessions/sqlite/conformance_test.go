@@ -1,6 +1,7 @@
 package sqlite_test
 
 import (
+	"fmt"
 	"path/filepath"
 	"testing"
 	"time"
@@ -30,4 +31,18 @@ func TestConformance(t *testing.T) {
 		t.Parallel()
 		storetest.Run(t, openMemory)
 	})
+}
+
+func TestDifferential(t *testing.T) {
+	t.Parallel()
+	seeds := uint64(12)
+	if testing.Short() {
+		seeds = 3
+	}
+	for seed := range seeds {
+		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
+			t.Parallel()
+			storetest.Differential(t, openFile, seed, 150)
+		})
+	}
 }

@@ -1,0 +1,225 @@
+package sqlite
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/a2a-sidecar/a2a-sidecar/sessions"
+)
+
+// sweepChunk is how many rows of a kind one transaction of a sweep touches, so
+// that calls wait for a sweep no longer than for a busy batch.
+const sweepChunk = 500
+
+// Sweep tidies up, and is to be called now and then. It settles runs and
+// sessions that are overdue in trees which no call goes to any more, and drops
+// the trees whose last event is longer ago than Options.Retain, but none in
+// which a run is under way. It returns how many trees it dropped.
+func (s *Store) Sweep(ctx context.Context) (dropped int, err error) {
+	if err := s.settle(ctx); err != nil {
+		return 0, err
+	}
+	if s.retain > 0 {
+		for more := true; more && err == nil; {
+			var n int
+			n, more, err = s.dropIdle(ctx)
+			dropped += n
+		}
+		if err == nil {
+			err = s.dropClaims(ctx)
+		}
+	}
+	// What an earlier sweep did not get to is dropped now, too.
+	return dropped, errors.Join(err, s.clear(ctx))
+}
+
+// overdueTree finds the next tree in which something is overdue. The indexes
+// that it searches hold nothing but what may lapse.
+const overdueTree = `SELECT no, root FROM trees WHERE no > ?1 AND no IN (
+		SELECT tree FROM runs WHERE lease IS NOT NULL AND lease <= ?2
+		UNION SELECT tree FROM sessions WHERE due IS NOT NULL AND due <= ?2)
+	ORDER BY no LIMIT 1`
+
+// settle settles what is overdue, tree by tree.
+func (s *Store) settle(ctx context.Context) error {
+	var at struct {
+		no   int64
+		root string
+	}
+	for more := true; more; {
+		err := s.transact(ctx, "settling overdue runs", func(b *batch) error {
+			found, err := one(b, func(row scanner) (*string, error) {
+				return &at.root, row.Scan(&at.no, &at.root)
+			}, overdueTree, at.no, b.now.UnixNano())
+			if more = found != nil; err != nil || !more {
+				return err
+			}
+			t, err := b.tree(at.root)
+			if err != nil {
+				return err
+			}
+			if err := b.lapse(t); err != nil {
+				return err
+			}
+			if !t.due.IsZero() && !t.due.After(b.now) {
+				at.no-- // there is more in this one
+			}
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// idleTree finds a tree that may go.
+const idleTree = `SELECT root FROM trees WHERE hour <= ? AND last_event <= ?
+	AND NOT EXISTS (SELECT 1 FROM runs WHERE tree = no AND lease IS NOT NULL) LIMIT ?`
+
+// dropIdle takes some trees that may go out of sight. Their rows go later.
+func (s *Store) dropIdle(ctx context.Context) (dropped int, more bool, err error) {
+	const chunk = 50
+	err = s.transact(ctx, "dropping old trees", func(b *batch) error {
+		limit := b.now.Add(-s.retain)
+		roots, err := texts(b, idleTree, limit.Unix()/3600, limit.UnixNano(), chunk)
+		if err != nil {
+			return err
+		}
+		for _, root := range roots {
+			if err := b.drop(root); err != nil {
+				return fmt.Errorf("tree %s: %w", root, err)
+			}
+		}
+		dropped, more = len(roots), len(roots) == chunk
+		return nil
+	})
+	return dropped, more, err
+}
+
+// drop takes a tree out of sight, and lets go of what was claimed for it.
+func (b *batch) drop(root string) error {
+	t, err := b.tree(root)
+	if err != nil {
+		return err
+	}
+	if err := b.exec(`DELETE FROM bindings WHERE root = ? AND claimed IS NOT NULL`, root); err != nil {
+		return err
+	}
+	if err := b.exec(`DELETE FROM trees WHERE no = ?`, t.no); err != nil {
+		return err
+	}
+	if err := b.exec(`INSERT INTO dropped (no) VALUES (?)`, t.no); err != nil {
+		return err
+	}
+	b.trees.drop(root)
+	return nil
+}
+
+// dropClaims lets go of old claims whose tree never came to be. It looks at a
+// chunk of all claims and goes on from there the next time.
+func (s *Store) dropClaims(ctx context.Context) error {
+	return s.transact(ctx, "dropping old claims", func(b *batch) error {
+		roots, err := texts(b, `SELECT DISTINCT root FROM bindings WHERE claimed IS NOT NULL AND root > ? ORDER BY root LIMIT ?`,
+			s.swept, sweepChunk)
+		if err != nil {
+			return err
+		}
+		s.swept = ""
+		if len(roots) == sweepChunk {
+			s.swept = roots[len(roots)-1]
+		}
+		for _, root := range roots {
+			t, err := b.tree(root)
+			if err != nil {
+				return err
+			}
+			if t != nil {
+				continue
+			}
+			err = b.exec(`DELETE FROM bindings WHERE root = ? AND claimed IS NOT NULL AND claimed <= ?`,
+				root, b.now.Add(-s.retain).UnixNano())
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// clear removes the rows of trees that are out of sight, a chunk at a time.
+func (s *Store) clear(ctx context.Context) error {
+	for {
+		done := false
+		err := s.transact(ctx, "removing old trees", func(b *batch) error {
+			no, err := one(b, func(row scanner) (*int64, error) {
+				var no int64
+				return &no, row.Scan(&no)
+			}, `SELECT no FROM dropped LIMIT 1`)
+			if err != nil {
+				return err
+			}
+			if no == nil {
+				done = true
+				b.forget()
+				return nil
+			}
+			return b.clearChunk(*no)
+		})
+		if err != nil || done {
+			return err
+		}
+	}
+}
+
+// clearChunk removes some rows of a tree, and its number with the last of them.
+func (b *batch) clearChunk(no int64) error {
+	// The tree's keys lead to its bindings, which have no index of their own.
+	if err := b.exec(`DELETE FROM bindings WHERE tree = ?1 AND (kind, agent, id) IN (
+			SELECT CASE kind WHEN '`+keyTask+`' THEN '`+string(sessions.BindTask)+`' ELSE '`+string(sessions.BindContext)+`' END, agent, id
+			FROM keys WHERE tree = ?1 ORDER BY kind, agent, id LIMIT ?2)`, no, sweepChunk); err != nil {
+		return err
+	}
+	left := int64(0)
+	for _, query := range [...]string{
+		`DELETE FROM keys WHERE tree = ?1 AND (kind, agent, id) IN (
+			SELECT kind, agent, id FROM keys WHERE tree = ?1 ORDER BY kind, agent, id LIMIT ?2)`,
+		`DELETE FROM events WHERE key IN (SELECT key FROM events WHERE key > ?1 << 32 AND key < (?1 + 1) << 32 LIMIT ?2)`,
+		`DELETE FROM runs WHERE tree = ?1 AND (session, n) IN (SELECT session, n FROM runs WHERE tree = ?1 LIMIT ?2)`,
+		`DELETE FROM sessions WHERE tree = ?1 AND n IN (SELECT n FROM sessions WHERE tree = ?1 LIMIT ?2)`,
+		`DELETE FROM turns WHERE tree = ?1 AND turn IN (SELECT turn FROM turns WHERE tree = ?1 LIMIT ?2)`,
+	} {
+		n, err := b.change(query, no, sweepChunk)
+		if err != nil {
+			return err
+		}
+		left += n
+	}
+	if left > 0 {
+		return nil
+	}
+	return b.exec(`DELETE FROM dropped WHERE no = ?`, no)
+}
+
+// texts lists a column.
+func texts(b *batch, query string, args ...any) ([]string, error) {
+	st, err := b.stmt(b.ctx, query)
+	if err != nil {
+		return nil, err
+	}
+	rows, err := st.QueryContext(b.ctx, args...)
+	if err != nil {
+		return nil, err
+	}
+	var all []string
+	err = each(rows, func() error {
+		var text string
+		if err := rows.Scan(&text); err != nil {
+			return err
+		}
+		all = append(all, text)
+		return nil
+	})
+	return all, err
+}
