@@ -93,11 +93,11 @@ func (s *server) trees(ctx context.Context, r *request) (any, error) {
 }
 
 func (s *server) tree(ctx context.Context, r *request) (any, error) {
-	nested := r.flag("nested")
+	root, nested := r.segment("root"), r.flag("nested")
 	if err := r.fault(); err != nil {
 		return nil, err
 	}
-	tree, err := s.view.Tree(ctx, r.PathValue("root"))
+	tree, err := s.view.Tree(ctx, root)
 	if err != nil || !nested {
 		return tree, err
 	}
@@ -105,7 +105,7 @@ func (s *server) tree(ctx context.Context, r *request) (any, error) {
 }
 
 func (s *server) events(ctx context.Context, r *request) (any, error) {
-	q := adminapi.EventsQuery{
+	root, q := r.segment("root"), adminapi.EventsQuery{
 		As: r.text("as"), After: r.number("after"), Limit: r.count("limit"), LastN: r.count("lastN"),
 		Types: r.list("type"), Session: r.text("session"), AcrossTurns: r.text("acrossTurns"),
 	}
@@ -113,14 +113,15 @@ func (s *server) events(ctx context.Context, r *request) (any, error) {
 	if err := r.fault(); err != nil {
 		return nil, err
 	}
-	return s.view.Events(ctx, r.PathValue("root"), q)
+	return s.view.Events(ctx, root, q)
 }
 
 func (s *server) session(ctx context.Context, r *request) (any, error) {
+	id := r.segment("id")
 	if err := r.fault(); err != nil {
 		return nil, err
 	}
-	return s.view.Session(ctx, r.PathValue("id"))
+	return s.view.Session(ctx, id)
 }
 
 func (s *server) health(w http.ResponseWriter, _ *http.Request) {
@@ -135,7 +136,7 @@ func (s *server) ready(w http.ResponseWriter, r *http.Request) {
 	}
 	s.write(w, r, status, "application/json", adminapi.Readiness{
 		Ready:   len(unready) == 0,
-		Reasons: slices.Concat([]string{}, unready, s.opts.Degraded(r.Context())),
+		Reasons: orEmpty(slices.Concat(unready, s.opts.Degraded(r.Context()))),
 	})
 }
 

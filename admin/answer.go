@@ -6,6 +6,8 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"net/url"
+	"path"
 
 	"github.com/a2a-sidecar/a2a-sidecar/adminapi"
 	"github.com/a2a-sidecar/a2a-sidecar/lineage"
@@ -30,21 +32,32 @@ func (s *server) json(e endpoint) http.Handler {
 
 // route hands a request to mux, and answers for it where it has no route: an
 // unknown path and a method that a path does not know are problems too.
+//
+// The mux sees the path as it is spelled, so that an escaped slash in a root
+// context id is a character like any other, even one that is all of it, which
+// [http.ServeMux] would take for the end of the path.
 func (s *server) route(mux *http.ServeMux) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		h, pattern := mux.Handler(r)
-		if pattern != "" {
-			mux.ServeHTTP(w, r)
-			return
+		spelled := new(http.Request)
+		*spelled = *r
+		spelled.URL = &url.URL{Path: r.URL.EscapedPath(), RawQuery: r.URL.RawQuery}
+
+		h, pattern := mux.Handler(spelled)
+		switch {
+		case path.Clean(spelled.URL.Path) != spelled.URL.Path: // the mux would redirect
+			s.fail(w, r, adminapi.NewProblem(http.StatusNotFound, "there is nothing at this path"))
+		case pattern != "":
+			mux.ServeHTTP(w, spelled)
+		default:
+			refused := &outcome{header: http.Header{}}
+			h.ServeHTTP(refused, spelled)
+			if refused.status == http.StatusMethodNotAllowed {
+				w.Header().Set("Allow", refused.header.Get("Allow"))
+				s.fail(w, r, adminapi.NewProblem(refused.status, "%s does not go with this path", r.Method))
+				return
+			}
+			s.fail(w, r, adminapi.NewProblem(http.StatusNotFound, "there is nothing at this path"))
 		}
-		refused := &outcome{header: http.Header{}}
-		h.ServeHTTP(refused, r)
-		if refused.status == http.StatusMethodNotAllowed {
-			w.Header().Set("Allow", refused.header.Get("Allow"))
-			s.fail(w, r, adminapi.NewProblem(refused.status, "%s does not go with this path", r.Method))
-			return
-		}
-		s.fail(w, r, adminapi.NewProblem(http.StatusNotFound, "there is nothing at this path"))
 	})
 }
 

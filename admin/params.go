@@ -35,6 +35,16 @@ func (r *request) wrong(err error) {
 	}
 }
 
+// segment returns the segment of the path that name stands for in its pattern.
+// See [server.route] for why it is still escaped there.
+func (r *request) segment(name string) string {
+	text, err := url.PathUnescape(r.PathValue(name))
+	if err != nil {
+		r.wrong(adminapi.NewProblem(http.StatusBadRequest, "the path of the URL is malformed"))
+	}
+	return text
+}
+
 // text returns the parameter name, empty if it is not given.
 func (r *request) text(name string) string {
 	r.known = append(r.known, name)

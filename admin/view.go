@@ -43,8 +43,8 @@ func (v *View) Trees(ctx context.Context, q adminapi.TreesQuery) (adminapi.TreeP
 	page, err := v.reader.Trees(ctx, sessions.TreeQuery{
 		State: q.State, Agent: q.Agent, Text: q.Text, Limit: q.Limit, Cursor: q.Cursor,
 	})
-	if errors.Is(err, sessions.ErrNotFound) { // a list may be empty, but only a cursor can lead nowhere
-		return adminapi.TreePage{}, bad("cursor", q.Cursor, "is not the next of a page of trees, or that page's last tree is gone")
+	if errors.Is(err, sessions.ErrBadCursor) {
+		return adminapi.TreePage{}, bad("cursor", q.Cursor, "is not the next of a page of trees")
 	}
 	if err != nil {
 		return adminapi.TreePage{}, fmt.Errorf("listing trees: %w", err)

@@ -119,7 +119,10 @@ func get[T any](ctx context.Context, c *Client, query url.Values, path ...string
 	}
 	resp, err := c.http.Do(req)
 	if err != nil {
-		return answer, fmt.Errorf("asking the admin API: %w", err)
+		if inner, ok := errors.AsType[*url.Error](err); ok {
+			err = inner.Err // without the whole URL, which the asker knows
+		}
+		return answer, fmt.Errorf("asking the admin API at %s: %w", c.base, err)
 	}
 	defer func() { _ = resp.Body.Close() }() // nothing was written; what was read has been judged
 	if resp.StatusCode != http.StatusOK {

@@ -45,7 +45,7 @@ func check(e *env, file string) error {
 	cfg, err := readConfig(e, file)
 	faults, faulty := errors.AsType[config.Faults](err)
 	if err != nil && !faulty {
-		return err
+		return fmt.Errorf("reading the configuration: %w", err)
 	}
 	name := cmp.Or(file, "the defaults and the environment")
 	if file == "-" {
@@ -83,10 +83,10 @@ func readConfig(e *env, file string) (config.Config, error) {
 	}
 	text, err := io.ReadAll(io.LimitReader(e.stdin, maxConfig+1))
 	if err != nil {
-		return config.Config{}, fmt.Errorf("reading the configuration: %w", err)
+		return config.Config{}, err
 	}
 	if len(text) > maxConfig {
-		return config.Config{}, fmt.Errorf("reading the configuration: standard input holds more than %d bytes", maxConfig)
+		return config.Config{}, fmt.Errorf("standard input holds more than %d bytes", maxConfig)
 	}
 	return config.Load(config.Source{Name: "stdin", YAML: text, LookupEnv: e.lookupEnv})
 }

@@ -56,11 +56,16 @@ func noEnv(string) (string, bool) { return "", false }
 // startServe runs `sidecar serve` on free ports until the test ends.
 func startServe(t *testing.T, args ...string) *served {
 	t.Helper()
+	return startServeEnv(t, noEnv, args...)
+}
+
+func startServeEnv(t *testing.T, lookupEnv func(string) (string, bool), args ...string) *served {
+	t.Helper()
 	addrs := filepath.Join(t.TempDir(), "addrs.json")
 	ctx, stop := context.WithCancel(context.Background())
 	s := &served{stop: stop, code: make(chan int, 1), stderr: &lockedBuffer{}}
 	args = append([]string{"serve", "--outbound", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--addr-file", addrs}, args...)
-	go func() { s.code <- run(ctx, args, noEnv, strings.NewReader(""), io.Discard, s.stderr) }()
+	go func() { s.code <- run(ctx, args, lookupEnv, strings.NewReader(""), io.Discard, s.stderr) }()
 	t.Cleanup(func() { s.shutdown(t) })
 
 	look := time.NewTicker(5 * time.Millisecond)

@@ -45,14 +45,18 @@ gives it; with --follow it is one event on each line.`,
 	flags.StringVar(&q.Session, "session", "", "only events of this session, by id or branch")
 	flags.IntVar(&q.LastN, "last", 0, "only the last N")
 	flags.BoolVarP(&keepOn, "follow", "f", false, "go on with what is new, until interrupted")
-	cmd.MarkFlagsMutuallyExclusive("last", "after")
-	cmd.MarkFlagsMutuallyExclusive("last", "limit")
-	cmd.MarkFlagsMutuallyExclusive("follow", "limit")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		if q.Limit < 0 || q.LastN < 0 || q.LastN > adminapi.MaxPage || flags.Changed("last") && q.LastN == 0 {
-			return usage("reading events: --limit is a number from 0, --last one from 1 to %d", adminapi.MaxPage)
+		given, ctx := flags.Changed, cmd.Context()
+		switch {
+		case given("last") && (given("after") || given("limit")):
+			return usage("reading the command line: --last does not go together with --after or --limit")
+		case keepOn && given("limit"):
+			return usage("reading the command line: --follow does not go together with --limit")
+		case given("last") && (q.LastN < 1 || q.LastN > adminapi.MaxPage):
+			return usage("reading the command line: --last is %d, not 1 to %d", q.LastN, adminapi.MaxPage)
+		case q.Limit < 0:
+			return usage("reading the command line: --limit is %d, not a number from 0", q.Limit)
 		}
-		ctx := cmd.Context()
 		return from.withTree(ctx, args[0], func(v viewer, root string) error {
 			l := &treeLog{viewer: v, root: root, query: q, limit: q.Limit}
 			p := &eventPrinter{env: e, style: e.style()}

@@ -47,12 +47,14 @@ func lookAt(e *env, cmd *cobra.Command) *source {
 	cmd.Flags().StringVar(&s.admin, "admin", "", "admin API to ask (env SIDECAR_ADMIN; default "+defaultAdmin+")")
 	cmd.Flags().StringVar(&s.tokenFile, "token-file", "", "file with the admin API's token (env SIDECAR_TOKEN_FILE)")
 	cmd.Flags().StringVar(&s.store, "store", "", "look into a store instead: sqlite:PATH, read-only, or redis://HOST:PORT")
-	cmd.MarkFlagsMutuallyExclusive("admin", "store")
 	return s
 }
 
 // open returns the viewer and what to do when done with it.
 func (s *source) open(ctx context.Context) (viewer, func(), error) {
+	if s.store != "" && s.admin != "" {
+		return nil, nil, usage("reading the command line: --admin and --store do not go together")
+	}
 	if s.store != "" {
 		return s.openStore(ctx)
 	}

@@ -29,7 +29,7 @@ func newTreesCmd(e *env) *cobra.Command {
 	complete(cmd, "state", lineage.TreeActive, lineage.TreeIdle)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if q.Limit < 0 {
-			return usage("listing trees: --limit %d is negative", q.Limit)
+			return usage("reading the command line: --limit is %d, not a number from 0", q.Limit)
 		}
 		v, done, err := from.open(cmd.Context())
 		if err != nil {

@@ -1,0 +1,237 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/a2a-sidecar/a2a-sidecar/internal/agents"
+	"github.com/a2a-sidecar/a2a-sidecar/internal/redistest"
+)
+
+// within calls ok until it is true.
+func within(t *testing.T, limit time.Duration, what string, ok func() bool) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), limit)
+	defer cancel()
+	look := time.NewTicker(10 * time.Millisecond)
+	defer look.Stop()
+	for !ok() {
+		select {
+		case <-ctx.Done():
+			t.Fatalf("not within %s: %s", limit, what)
+		case <-look.C:
+		}
+	}
+}
+
+func get(t *testing.T, url string) (int, string) {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	b, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return resp.StatusCode, string(b)
+}
+
+// say sends one message without a context of its own and returns the response.
+func say(t *testing.T, url, messageID string, headers ...string) *http.Response {
+	t.Helper()
+	body := fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":"SendMessage","params":{"message":{"messageId":%q,"role":"ROLE_USER","parts":[{"text":"private words"}]}}}`, messageID)
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url, strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("Content-Type", "application/json")
+	for i := 0; i < len(headers); i += 2 {
+		req.Header.Set(headers[i], headers[i+1])
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	var r reply
+	if err := json.NewDecoder(resp.Body).Decode(&r); err != nil {
+		t.Fatal(err)
+	}
+	if r.Error != nil {
+		t.Fatalf("message %s got error %+v", messageID, r.Error)
+	}
+	return resp
+}
+
+// One conversation keeps one session at a stateful agent, over restarts and
+// replicas; two conversations never share one.
+func TestStableContextSurvivesRestart(t *testing.T) {
+	t.Parallel()
+	for name, store := range stores(t) {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			agent := startAgent(t, agents.Options{Name: "memory"})
+			contexts := map[string][]string{} // by root
+			for range 2 {
+				s := startServe(t, "--store", store, "--agent", "memory="+agent.URL())
+				for _, root := range []string{"chat-1", "chat-2"} {
+					resp := say(t, s.url("memory"), fmt.Sprintf("%s-%d", root, len(contexts[root])), "x-kagent-root-context-id", root)
+					contexts[root] = append(contexts[root], resp.Header.Get("x-sidecar-context-id"))
+				}
+				s.shutdown(t)
+			}
+			one, two := contexts["chat-1"], contexts["chat-2"]
+			if one[0] == "" || one[0] != one[1] || two[0] != two[1] || one[0] == two[0] {
+				t.Errorf("contexts before and after the restart: chat-1 %q, chat-2 %q; want one for each", one, two)
+			}
+			if got := len(agent.Contexts()); got != 2 {
+				t.Errorf("agent had %d contexts, want 2", got)
+			}
+		})
+	}
+}
+
+// While Redis is away calls go on, and the sidecar says that it does without.
+func TestCallsGoOnWithoutTheStore(t *testing.T) {
+	t.Parallel()
+	agent := startAgent(t, agents.Options{Name: "worker", Behaviour: agents.Echo})
+	server := redistest.Start(t)
+	s := startServe(t, "--store", server.URL(), "--agent", "worker="+agent.URL()+",isolate")
+	say(t, s.url("worker"), "before", "x-kagent-root-context-id", "outage")
+
+	server.Stop()
+	say(t, s.url("worker"), "during", "x-kagent-root-context-id", "outage")
+	if status, body := get(t, "http://"+s.Admin+"/readyz"); status != http.StatusOK || !strings.Contains(body, "store: ") {
+		t.Errorf("/readyz = %d %s, want 200 and the reason", status, body)
+	}
+	if _, page := get(t, "http://"+s.Admin+"/metrics"); !strings.Contains(page, `a2a_sidecar_unrecorded_total{agent="worker"} 1`) {
+		t.Error("/metrics does not count the unrecorded call")
+	}
+
+	server.Restart(t)
+	within(t, 20*time.Second, "calls are recorded again", func() bool {
+		resp := say(t, s.url("worker"), fmt.Sprint("after-", time.Now().UnixNano()), "x-kagent-root-context-id", "after-outage")
+		return resp.Header.Get("x-sidecar-session-id") != ""
+	})
+}
+
+func TestStoreDownRefuses(t *testing.T) {
+	t.Parallel()
+	agent := startAgent(t, agents.Options{Name: "worker", Behaviour: agents.Echo})
+	server := redistest.Start(t)
+	file := filepath.Join(t.TempDir(), "sidecar.yml")
+	yml := fmt.Sprintf("agents:\n  - {name: worker, url: %q}\nstore: %s\nonStoreDown: refuse\n", agent.URL(), server.URL())
+	if err := os.WriteFile(file, []byte(yml), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s := startServe(t, "--config", file)
+	server.Stop()
+	r, err := post(t.Context(), s.url("worker"), sendBody("m", "c"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r.Error == nil || r.Error.Code != -32052 {
+		t.Errorf("call without a store got %+v, want -32052", r.Error)
+	}
+	if got := len(agent.Calls()); got != 0 {
+		t.Errorf("agent got %d calls, want none", got)
+	}
+	if status, body := get(t, "http://"+s.Admin+"/readyz"); status != http.StatusServiceUnavailable {
+		t.Errorf("/readyz = %d %s, want 503", status, body)
+	}
+}
+
+// A sidecar that is told to stop lets a call that is under way end.
+func TestShutdownLetsCallsEnd(t *testing.T) {
+	t.Parallel()
+	working, release := make(chan struct{}), make(chan struct{})
+	agent := startAgent(t, agents.Options{Name: "worker", Work: func(context.Context) error {
+		close(working)
+		<-release
+		return nil
+	}})
+	store := "sqlite:" + filepath.Join(t.TempDir(), "stop.db")
+	s := startServe(t, "--store", store, "--agent", "worker="+agent.URL()+",isolate")
+	got := make(chan error, 1)
+	go func() {
+		r, err := post(context.Background(), s.url("worker"), sendBody("m", "stopping"))
+		if err == nil && r.Error != nil {
+			err = fmt.Errorf("error %+v", r.Error)
+		}
+		got <- err
+	}()
+	<-working
+	s.stop()
+	within(t, 5*time.Second, "the sidecar begins to stop", func() bool { return strings.Contains(s.stderr.String(), `"stopping"`) })
+	close(release)
+	if err := <-got; err != nil {
+		t.Errorf("call under way at the stop: %v", err)
+	}
+	s.shutdown(t)
+
+	var out bytes.Buffer
+	if code := run(t.Context(), []string{"tree", "stopping", "--store", store}, noEnv, nil, &out, io.Discard); code != exitDone {
+		t.Fatalf("tree ended with %d", code)
+	}
+	if !strings.Contains(out.String(), "completed") {
+		t.Errorf("record after the stop:\n%s\nwant a completed session", &out)
+	}
+}
+
+// Spans reach a collector, continue the caller's trace, and hold no message.
+func TestTracesAreExported(t *testing.T) {
+	var mu sync.Mutex
+	var exported bytes.Buffer
+	collector := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		mu.Lock()
+		defer mu.Unlock()
+		_, _ = exported.ReadFrom(r.Body)
+	}))
+	defer collector.Close()
+	t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", collector.URL)
+	t.Setenv("OTEL_EXPORTER_OTLP_PROTOCOL", "http/protobuf")
+	t.Setenv("OTEL_METRICS_EXPORTER", "none")
+
+	agent := startAgent(t, agents.Options{Name: "worker", Behaviour: agents.Echo})
+	s := startServeEnv(t, os.LookupEnv, "--store", "sqlite::memory:", "--agent", "worker="+agent.URL()+",isolate")
+	const trace = "0af7651916cd43dd8448eb211c80319c"
+	say(t, s.url("worker"), "m-1", "traceparent", "00-"+trace+"-b7ad6b7169203331-01", "x-kagent-root-context-id", "traced")
+	parent := agent.Calls()[0].Header.Get("traceparent")
+	if !strings.Contains(parent, trace) || strings.Contains(parent, "b7ad6b7169203331") {
+		t.Errorf("agent got traceparent %q, want the caller's trace and the sidecar's span", parent)
+	}
+	tree, err := s.client(t).Tree(t.Context(), "traced")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := tree.Sessions[1].TraceID; got != trace {
+		t.Errorf("session's trace = %q, want %q", got, trace)
+	}
+	s.shutdown(t)
+	mu.Lock()
+	defer mu.Unlock()
+	spans := exported.Bytes()
+	if !bytes.Contains(spans, []byte("worker")) {
+		t.Errorf("collector got no span of the call (%d bytes)", len(spans))
+	}
+	if bytes.Contains(spans, []byte("private words")) {
+		t.Error("a span holds the message")
+	}
+}
