@@ -108,7 +108,7 @@ func (c *caller) call(ctx context.Context) (a answer, ok bool, err error) {
 		if ne := net.Error(nil); errors.As(err, &ne) && ne.Timeout() {
 			err = fmt.Errorf("no answer within %s: %w", patience, err)
 		}
-		return a, false, c.failed.add(fmt.Errorf("%s: %w", c.to.name, err))
+		return a, false, c.failed.add(fmt.Errorf("%s of %s: %w", c.msg.method, c.to.name, err))
 	}
 	return a, true, nil
 }

@@ -26,17 +26,18 @@ const (
 // message is a whole HTTP request that becomes a new call by writing the number
 // of the call and that of its conversation over the old ones.
 type message struct {
-	raw   []byte
-	calls []int  // where the call's number stands
-	roots []int  // where the conversation's number stands
-	id    string // of the message, before the number
-	ctx   string // of the context sent, likewise
+	method string
+	raw    []byte
+	calls  []int  // where the call's number stands
+	roots  []int  // where the conversation's number stands
+	id     string // of the message, before the number
+	ctx    string // of the context sent, likewise
 }
 
 // newMessage makes a call of method for the target at host. The salt keeps the
 // ids of this run apart from those of any other.
 func newMessage(method, host, path, salt string) *message {
-	m := &message{id: "m" + salt, ctx: "c" + salt}
+	m := &message{method: method, id: "m" + salt, ctx: "c" + salt}
 	head := `{"jsonrpc":"2.0","id":"` + m.id + callMark + `","method":"` + method + `","params":{"message":{"messageId":"` + m.id + callMark +
 		`","contextId":"` + m.ctx + rootMark + `","role":"ROLE_USER","parts":[{"text":"`
 	tail := `"}]}}}`

@@ -143,7 +143,7 @@ func (r *result) writeJSON(w io.Writer) error {
 func (r *result) writeTable(w io.Writer) error {
 	fmt.Fprintf(w, "%s\n%s\n\n", r.Machine, r.Settings) // errors show at the last write
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintf(t, "target\trps\t÷ direct\t÷ bare\tp50 ms\tp99 ms\tadded p99 to direct\tto bare\tfirst event p50 ms\tCPU s / 1k calls\tRSS MB\t\n")
+	fmt.Fprintf(t, "%-17s\trps\t÷ direct\t÷ bare\tp50 ms\tp99 ms\t+p99 to direct\t+p99 to bare\tfirst event ms\tCPU s/1k\tRSS MB\t\n", "target")
 	for _, row := range r.Rows {
 		toBare, addedDirect, addedBare := row.ToBare.ranged("%.2f"), row.P99Added.Direct.ranged("%+.2f"), row.P99Added.Bare.ranged("%+.2f")
 		switch row.Target {
@@ -152,13 +152,13 @@ func (r *result) writeTable(w io.Writer) error {
 		case nameBare:
 			toBare, addedBare = "1", ""
 		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t\n", row.title, row.RPS.text("%.0f"), row.ToDirect.text("%.2f"), toBare,
+		fmt.Fprintf(t, "%-17s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t\n", row.title, row.RPS.text("%.0f"), row.ToDirect.text("%.2f"), toBare,
 			row.P50.text("%.2f"), row.P99.text("%.2f"), addedDirect, addedBare, row.FirstP50.text("%.2f"), row.cpu(), row.resident())
 	}
 	if err := t.Flush(); err != nil {
 		return err
 	}
-	fmt.Fprintf(w, "\nmedians over the rounds (least–most); latency at %d/s counts from when a call was due; a + is the store's server\n", r.Rate)
+	fmt.Fprintf(w, "\nmedians over the rounds (least…most); latency at %d/s counts from when a call was due; a + is the store's server\n", r.Rate)
 	for _, row := range r.Rows {
 		if row.sidecar {
 			fmt.Fprintf(w, "%s: %s of the bare proxy's throughput (aim ≥ %.2f), %s ms added p99 (aim ≤ %g ms)\n",
@@ -187,7 +187,7 @@ func (s spread) ranged(format string) string {
 	if math.IsNaN(s.Median) {
 		return "–"
 	}
-	return fmt.Sprintf(format+" ("+format+"–"+format+")", s.Median, s.Min, s.Max)
+	return fmt.Sprintf(format+" ("+format+"…"+format+")", s.Median, s.Min, s.Max)
 }
 
 func (r *row) cpu() string {

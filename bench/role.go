@@ -59,9 +59,28 @@ func play(ctx context.Context, role, to string, stdin io.Reader, stdout io.Write
 // bare is the least that a Go proxy can do, and the sidecar's measure.
 func bare(to *url.URL) http.Handler {
 	return &httputil.ReverseProxy{
-		Rewrite:   func(r *httputil.ProxyRequest) { r.SetURL(to) },
+		Rewrite: func(r *httputil.ProxyRequest) {
+			r.SetURL(to)
+			if r.Out.ContentLength > 0 {
+				r.Out.Body = knownBody{r.Out.Body}
+			}
+		},
 		Transport: &http.Transport{MaxIdleConnsPerHost: 256},
 	}
+}
+
+// knownBody is a request body of known length. Having sent all of it, Go's
+// transport reads once more, to see that nothing follows. By then an agent may
+// have answered, the server closed the body, and the error of that read would
+// cut off the answer: some streams in ten thousand.
+type knownBody struct{ io.ReadCloser }
+
+func (b knownBody) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	if errors.Is(err, http.ErrBodyReadAfterClose) {
+		err = io.EOF // one that comes too early, the transport sees by the length
+	}
+	return n, err
 }
 
 const (

@@ -1,21 +1,24 @@
 package proxy
 
 import (
+	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"io"
 	"mime"
 	"net"
 	"net/http"
+	"net/http/httptrace"
 	"net/http/httputil"
+	"net/textproto"
 	"strings"
 	"time"
 
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/a2a-sidecar/a2a-sidecar/internal/wire"
-	"github.com/a2a-sidecar/a2a-sidecar/lineage"
 	"github.com/a2a-sidecar/a2a-sidecar/sessions"
 )
 
@@ -29,26 +32,75 @@ type exchange struct {
 	began time.Time
 
 	// Set for calls that are A2A.
-	request *wire.Request
-	body    []byte // as it leaves
-	run     *sessions.Run
-	span    trace.Span
-	traced  bool   // span is a span of ours, not the caller's
-	outcome string // for metrics
+	request   *wire.Request
+	body      []byte // as it leaves
+	run       *sessions.Run
+	span      trace.Span
+	traced    bool   // span is a span of ours, not the caller's
+	continued bool   // the caller's trace could be read
+	connected bool   // the transport had a connection for it
+	outcome   string // for metrics
+}
+
+// carried is the run of an exchange. What ends it is the call's outcome, too.
+type carried struct {
+	*sessions.Run
+	x *exchange
+}
+
+// End implements [watcher].
+func (c carried) End(o sessions.Outcome) {
+	c.x.outcome = cmp.Or(c.x.outcome, outcomes[o])
+	c.Run.End(o)
 }
 
 // isRPC reports whether a request is a JSON-RPC call, or a broken one: a POST
-// that calls its body JSON, or calls it nothing.
+// that calls its body JSON, or calls it nothing. Many agents never ask what a
+// body is called, so what curl calls every body counts if it looks like JSON.
+// To find out, the start of the body may be read, and put back.
 func isRPC(r *http.Request) bool {
 	if r.Method != http.MethodPost {
 		return false
 	}
-	ct := r.Header.Get("Content-Type")
-	if ct == "" {
+	types := r.Header["Content-Type"]
+	if len(types) == 0 {
 		return true
 	}
-	media, _, err := mime.ParseMediaType(ct)
-	return err == nil && (media == "application/json" || media == "application/json-rpc" || media == "application/jsonrequest")
+	for _, ct := range types {
+		media, _, _ := strings.Cut(ct, ";")
+		switch media = strings.ToLower(textproto.TrimString(media)); {
+		case media == "", strings.HasSuffix(media, "json"):
+			return true
+		case media == "application/x-www-form-urlencoded", media == "text/plain":
+			return startsJSON(r)
+		}
+	}
+	return false
+}
+
+// startsJSON reports whether the first byte of r's body that is no whitespace
+// opens a JSON object or array.
+func startsJSON(r *http.Request) bool {
+	const far = 512
+	body := bufio.NewReaderSize(r.Body, far)
+	r.Body = struct {
+		io.Reader
+		io.Closer
+	}{body, r.Body}
+	for n := 1; n <= far; n++ {
+		start, err := body.Peek(n)
+		if err != nil {
+			return false // who reads on hears of it again
+		}
+		switch start[n-1] {
+		case ' ', '\t', '\r', '\n':
+		case '{', '[':
+			return true
+		default:
+			return false
+		}
+	}
+	return false
 }
 
 var errTooLarge = errors.New("request body too large")
@@ -78,7 +130,8 @@ func (p *Proxy) rpc(w http.ResponseWriter, x *exchange) {
 		p.reject(w, x, asked{}, tooLarge(p.maxBody))
 		return
 	case err != nil:
-		return // the caller went away while it spoke
+		p.reject(w, x, asked{}, malformed(wire.CodeParse, "request body broke off"))
+		return
 	}
 	if encoding := x.in.Header.Get("Content-Encoding"); encoding != "" && !strings.EqualFold(encoding, "identity") {
 		p.reject(w, x, asked{}, malformed(codeInvalid, "request body is encoded (content-encoding); the sidecar must read it: send it as it is"))
@@ -117,10 +170,11 @@ func (p *Proxy) rpc(w http.ResponseWriter, x *exchange) {
 func (p *Proxy) send(ctx context.Context, w http.ResponseWriter, x *exchange, s said) {
 	if err := x.agent.reach.look(ctx); err != nil {
 		if ctx.Err() != nil {
-			return // the caller went away
+			p.gone(w, x)
+			return
 		}
 		p.log.WarnContext(ctx, "agent cannot be reached", "agent", x.agent.Session.Name, "error", err)
-		p.refuse(ctx, w, x, &lineage.Refusal{Reason: lineage.AgentUnreachable, Agent: x.agent.Session.Name})
+		p.refuse(ctx, w, x, unreachable(x.agent))
 		return
 	}
 	run, err := p.record.Begin(ctx, sessions.Call{
@@ -128,9 +182,11 @@ func (p *Proxy) send(ctx context.Context, w http.ResponseWriter, x *exchange, s 
 		TraceID: traceID(ctx), Request: x.request,
 	})
 	if err != nil {
-		if ctx.Err() == nil {
-			p.refuse(ctx, w, x, err)
+		if ctx.Err() != nil {
+			p.gone(w, x)
+			return
 		}
+		p.refuse(ctx, w, x, refusal(err))
 		return
 	}
 	x.run = run
@@ -149,10 +205,11 @@ func (p *Proxy) follow(ctx context.Context, w http.ResponseWriter, x *exchange, 
 	run, err := p.record.Follow(ctx, &x.agent.Session, s.principal, traceID(ctx), x.request.TaskID)
 	switch {
 	case errors.Is(err, sessions.ErrNotFound):
+	case ctx.Err() != nil:
+		p.gone(w, x)
+		return
 	case err != nil:
-		if ctx.Err() == nil {
-			p.refuse(ctx, w, x, err)
-		}
+		p.refuse(ctx, w, x, refusal(err))
 		return
 	default:
 		x.run = run
@@ -163,6 +220,9 @@ func (p *Proxy) follow(ctx context.Context, w http.ResponseWriter, x *exchange, 
 
 // relay hands the exchange to the ReverseProxy.
 func (p *Proxy) relay(ctx context.Context, w http.ResponseWriter, x *exchange) {
+	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
+		GotConn: func(httptrace.GotConnInfo) { x.connected = true },
+	})
 	p.forward.ServeHTTP(w, x.in.WithContext(context.WithValue(ctx, exchangeKey{}, x)))
 }
 
@@ -179,16 +239,22 @@ func (p *Proxy) reject(w http.ResponseWriter, x *exchange, q asked, f fault) {
 }
 
 // refuse answers a call that may not go on.
-func (p *Proxy) refuse(ctx context.Context, w http.ResponseWriter, x *exchange, err error) {
-	f := refusal(err)
-	x.outcome = "refused"
+func (p *Proxy) refuse(ctx context.Context, w http.ResponseWriter, x *exchange, f fault) {
+	x.outcome = cmp.Or(x.outcome, outcomeRefused)
 	p.tel.refused(ctx, x.agent.Session.Name, f.reason)
-	p.log.InfoContext(ctx, "call refused", "agent", x.agent.Session.Name, "reason", string(f.reason), "error", err)
+	p.log.InfoContext(ctx, "call refused", "agent", x.agent.Session.Name, "reason", string(f.reason), "error", f.message)
 	if x.agent.RefuseTask && x.request.Op.Sends() {
 		p.writeTask(w, askedOf(x.request), x.request.ContextID, f)
 		return
 	}
 	p.writeRPC(w, askedOf(x.request), f)
+}
+
+// gone ends an exchange whose caller went away, or whose sidecar shuts down.
+// An empty answer of success would be a lie to the second.
+func (p *Proxy) gone(w http.ResponseWriter, x *exchange) {
+	x.outcome = outcomes[sessions.CallerGone]
+	w.WriteHeader(http.StatusServiceUnavailable)
 }
 
 // forwarded are headers that the ReverseProxy drops before Rewrite and that a
@@ -199,7 +265,9 @@ var forwarded = [...]string{"Forwarded", "X-Forwarded-For", "X-Forwarded-Host", 
 func (p *Proxy) rewrite(pr *httputil.ProxyRequest) {
 	x := exchangeOf(pr.In.Context())
 	pr.Out.URL = x.agent.target(x.rest, x.in.URL.RawQuery)
+	pr.Out.URL.ForceQuery = x.in.URL.ForceQuery
 	pr.Out.Host = "" // the agent's own name
+	dropOwn(pr.Out.Header)
 	for _, name := range forwarded {
 		if values, ok := pr.In.Header[name]; ok {
 			pr.Out.Header[name] = values
@@ -211,14 +279,14 @@ func (p *Proxy) rewrite(pr *httputil.ProxyRequest) {
 	if x.request == nil {
 		return
 	}
-	var v lineage.Values
-	if x.run != nil && x.request.Op.Sends() {
-		v = x.run.Lineage()
+	var sent *sessions.Run
+	if x.request.Op.Sends() {
+		sent = x.run
 	}
-	p.stamp(pr.Out.Header, v, x.agent.Told)
+	p.stamp(pr.Out.Header, sent, x.agent.Told)
 	p.tel.inject(x, pr.Out.Header)
-	if x.run != nil {
-		pr.Out.Header.Del("Accept-Encoding") // the tap must be able to read the answer
+	if x.run != nil || x.editsCard() {
+		pr.Out.Header.Del("Accept-Encoding") // the answer must be readable
 	}
 }
 
@@ -228,6 +296,7 @@ func (p *Proxy) rewrite(pr *httputil.ProxyRequest) {
 func setBody(r *http.Request, body []byte) {
 	r.ContentLength = int64(len(body))
 	r.TransferEncoding = nil
+	r.Header.Del("Expect") // was for us, who have read the body
 	r.Body = io.NopCloser(bytes.NewReader(body))
 	r.GetBody = nil
 	_, twice := r.Header["Idempotency-Key"]
@@ -240,8 +309,8 @@ func setBody(r *http.Request, body []byte) {
 func (p *Proxy) answered(resp *http.Response) error {
 	x := exchangeOf(resp.Request.Context())
 	p.tel.answered(x, resp)
-	if x.request != nil && x.request.Op == wire.OpCard && !x.agent.CardsAsSent {
-		return p.rewriteCardResponse(x, resp)
+	if x.editsCard() {
+		return x.rewriteCardResponse(resp)
 	}
 	if x.run == nil {
 		return nil
@@ -250,7 +319,7 @@ func (p *Proxy) answered(resp *http.Response) error {
 	id, _ := x.run.ContextID()
 	stampResponse(resp.Header, v, id)
 	media, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type"))
-	resp.Body = newTap(x.in.Context(), resp, media == "text/event-stream", x.run)
+	resp.Body = newTap(x.in.Context(), resp, media == "text/event-stream", carried{x.run, x})
 	return nil
 }
 
@@ -262,25 +331,27 @@ func (p *Proxy) failed(w http.ResponseWriter, r *http.Request, err error) {
 		if x.run != nil {
 			x.run.End(sessions.CallerGone)
 		}
-		x.outcome = "caller_gone"
-		w.WriteHeader(http.StatusBadGateway) // to nobody
+		p.gone(w, x)
 		return
 	}
-	outcome := sessions.BrokenOff
-	if unsent(err) {
-		outcome = sessions.Unreachable
+	p.log.WarnContext(ctx, "agent gave no answer that can be passed on", "agent", x.agent.Session.Name, "error", err)
+	var bad *cardError
+	f, outcome := brokenOff(x.agent), sessions.BrokenOff
+	switch {
+	case errors.As(err, &bad):
+		f, outcome = invalidCard(bad), sessions.Malformed
+	case x.unsent(err):
+		f, outcome = unreachable(x.agent), sessions.Unreachable
 	}
+	x.outcome = outcomes[outcome]
 	if x.run != nil {
 		x.run.End(outcome)
 	}
-	x.outcome = "unreachable"
-	p.log.WarnContext(ctx, "agent gave no answer", "agent", x.agent.Session.Name, "error", err)
-	r2 := &lineage.Refusal{Reason: lineage.AgentUnreachable, Agent: x.agent.Session.Name}
 	if x.request == nil {
-		p.writeHTTP(w, refusal(r2))
+		p.writeHTTP(w, f)
 		return
 	}
-	p.refuse(ctx, w, x, r2)
+	p.refuse(ctx, w, x, f)
 }
 
 // askedAnyway reads what an answer must know out of a body of any quality.
@@ -293,8 +364,9 @@ func askedAnyway(body []byte) asked {
 	return askedOf(req)
 }
 
-// unsent reports whether no byte of a call can have reached the agent.
-func unsent(err error) bool {
+// unsent reports whether no byte of a call that failed with err can have
+// reached the agent.
+func (x *exchange) unsent(err error) bool {
 	var op *net.OpError
-	return errors.As(err, &op) && op.Op == "dial"
+	return !x.connected || errors.As(err, &op) && op.Op == "dial" // in place of a connection that turned out dead
 }

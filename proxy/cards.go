@@ -1,21 +1,23 @@
 package proxy
 
 import (
+	"bytes"
+	"compress/gzip"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
-	"mime"
+	"maps"
 	"net/http"
+	"net/textproto"
+	"net/url"
 	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/a2a-sidecar/a2a-sidecar/internal/wire"
-	"github.com/a2a-sidecar/a2a-sidecar/lineage"
-	"github.com/a2a-sidecar/a2a-sidecar/sessions"
 )
 
 // maxCard bounds an agent card, in bytes.
@@ -29,29 +31,40 @@ const (
 	oldCardPath = "/.well-known/agent.json"
 )
 
-// extendedCards are the paths of the card for authenticated callers in the
-// HTTP+JSON binding of 1.0 and 0.3.
-var extendedCards = []string{"/extendedAgentCard", "/v1/card"}
+// cardPaths are those and the paths of the card for authenticated callers in
+// the HTTP+JSON binding of 1.0 and 0.3. Anything may stand before them: more
+// agents behind one base URL, a version, a tenant.
+var cardPaths = []string{cardPath, oldCardPath, "/extendedAgentCard", "/v1/card"}
 
-// isCard reports whether a request asks for an agent card.
+// isCard reports whether a request asks for an agent card. The agent sees
+// through escapes, and so does this.
 func isCard(r *http.Request, rest string) bool {
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
 		return false
 	}
-	return rest == cardPath || rest == oldCardPath || slices.Contains(extendedCards, rest)
+	path, err := url.PathUnescape(rest)
+	return err == nil && slices.ContainsFunc(cardPaths, func(p string) bool { return strings.HasSuffix(path, p) })
 }
 
-// otherPath is the other well-known path, or empty.
+// otherPath is rest with the other well-known path at its end, or empty.
 func otherPath(rest string) string {
-	switch rest {
-	case cardPath:
-		return oldCardPath
-	case oldCardPath:
-		return cardPath
-	default:
-		return ""
+	if before, ok := strings.CutSuffix(rest, cardPath); ok {
+		return before + oldCardPath
 	}
+	if before, ok := strings.CutSuffix(rest, oldCardPath); ok {
+		return before + cardPath
+	}
+	return ""
 }
+
+// cardError says what is wrong with an agent's card.
+type cardError struct {
+	agent string
+	err   error
+}
+
+func (e *cardError) Error() string { return "the card of agent " + e.agent + " " + e.err.Error() }
+func (e *cardError) Unwrap() error { return e.err }
 
 // card serves an agent's card with every interface pointing at the sidecar, so
 // that clients, which take their URLs from the card, stay on it.
@@ -62,18 +75,23 @@ func (p *Proxy) card(w http.ResponseWriter, x *exchange) {
 		_ = resp.Body.Close() // a 404 says no more
 		resp, err = p.fetchCard(ctx, x, other)
 	}
-	if err != nil {
-		if ctx.Err() == nil {
-			p.log.WarnContext(ctx, "agent card cannot be fetched", "agent", x.agent.Session.Name, "error", err)
-			p.writeHTTP(w, refusal(&lineage.Refusal{Reason: lineage.AgentUnreachable, Agent: x.agent.Session.Name}))
-		}
+	if err == nil {
+		defer func() { _ = resp.Body.Close() }() // read to its end, or given up
+		err = p.serveCard(w, x, resp)
+	}
+	var bad *cardError
+	switch {
+	case err == nil:
 		return
+	case ctx.Err() != nil:
+		p.gone(w, x)
+		return
+	case errors.As(err, &bad):
+		p.writeHTTP(w, invalidCard(bad))
+	default:
+		p.writeHTTP(w, unreachable(x.agent))
 	}
-	defer func() { _ = resp.Body.Close() }() // read to its end, or given up
-	if err := p.serveCard(w, x, resp); err != nil && ctx.Err() == nil {
-		p.log.WarnContext(ctx, "agent card cannot be served", "agent", x.agent.Session.Name, "error", err)
-		p.writeHTTP(w, fault{status: http.StatusBadGateway, reason: "INVALID_AGENT_CARD", message: "the card of agent " + x.agent.Session.Name + " " + err.Error()})
-	}
+	p.log.WarnContext(ctx, "agent card cannot be served", "agent", x.agent.Session.Name, "error", err)
 }
 
 // fetchCard gets the card as the agent has it, with the caller's headers: cards
@@ -84,13 +102,10 @@ func (p *Proxy) fetchCard(ctx context.Context, x *exchange, rest string) (*http.
 		return nil, err
 	}
 	req.Header = x.in.Header.Clone()
-	for _, name := range hopByHop {
-		req.Header.Del(name)
-	}
-	for name := range req.Header {
-		if strings.HasPrefix(name, ownPrefix) {
-			req.Header.Del(name)
-		}
+	dropHopByHop(req.Header)
+	dropOwn(req.Header)
+	if _, ok := req.Header["User-Agent"]; !ok {
+		req.Header["User-Agent"] = nil // or the transport makes one up
 	}
 	if !x.agent.CardsAsSent {
 		// The caller's validators are for the card as served here, and its
@@ -102,6 +117,18 @@ func (p *Proxy) fetchCard(ctx context.Context, x *exchange, rest string) (*http.
 	return x.agent.transport.RoundTrip(req)
 }
 
+// dropHopByHop removes the headers of one connection, and those that it names.
+func dropHopByHop(h http.Header) {
+	for _, value := range h["Connection"] {
+		for name := range strings.SplitSeq(value, ",") {
+			h.Del(textproto.TrimString(name))
+		}
+	}
+	for _, name := range hopByHop {
+		h.Del(name)
+	}
+}
+
 // hopByHop are the headers of one connection (RFC 9110 §7.6.1).
 var hopByHop = [...]string{
 	"Connection", "Proxy-Connection", "Keep-Alive", "Proxy-Authenticate", "Proxy-Authorization", "Te", "Trailer",
@@ -111,26 +138,44 @@ var hopByHop = [...]string{
 // stale are the headers that tell of the bytes as the agent sent them.
 var stale = [...]string{"Content-Length", "Etag", "Last-Modified", "Content-Md5", "Digest", "Content-Digest", "Repr-Digest", "Accept-Ranges"}
 
-// serveCard writes a fetched card. The error says what is wrong with the card.
-func (p *Proxy) serveCard(w http.ResponseWriter, x *exchange, resp *http.Response) error {
-	body, err := io.ReadAll(io.LimitReader(resp.Body, maxCard+1))
-	if err != nil {
-		return fmt.Errorf("broke off: %w", err)
+// readCard reads the body of an answer that holds a card, unpacked if it is to
+// be edited: without Accept-Encoding an agent may send what it likes.
+func (x *exchange) readCard(resp *http.Response, edit bool) ([]byte, error) {
+	bad := func(err error) ([]byte, error) { return nil, &cardError{x.agent.Session.Name, err} }
+	body := io.Reader(resp.Body)
+	if edit && strings.EqualFold(resp.Header.Get("Content-Encoding"), "gzip") {
+		var err error
+		if body, err = gzip.NewReader(resp.Body); err != nil {
+			return bad(fmt.Errorf("cannot be unpacked: %w", err))
+		}
+		resp.Header.Del("Content-Encoding")
 	}
-	if len(body) > maxCard {
-		return fmt.Errorf("is larger than %d bytes", maxCard)
+	card, err := io.ReadAll(io.LimitReader(body, maxCard+1))
+	if err != nil {
+		return bad(fmt.Errorf("broke off: %w", err))
+	}
+	if len(card) > maxCard {
+		return bad(fmt.Errorf("is larger than %d bytes", maxCard))
+	}
+	return card, nil
+}
+
+// serveCard writes a fetched card.
+func (p *Proxy) serveCard(w http.ResponseWriter, x *exchange, resp *http.Response) error {
+	edit := resp.StatusCode == http.StatusOK && !x.agent.CardsAsSent
+	body, err := x.readCard(resp, edit)
+	if err != nil {
+		return err
+	}
+	if edit {
+		if body, err = wire.RewriteCard(body, x.interfaces(body, wire.RewriteCard)); err != nil {
+			return &cardError{x.agent.Session.Name, fmt.Errorf("cannot be read: %w", err)}
+		}
 	}
 	h := w.Header()
-	for name, values := range resp.Header {
-		if !slices.Contains(hopByHop[:], name) {
-			h[name] = values
-		}
-	}
-	if resp.StatusCode == http.StatusOK && !x.agent.CardsAsSent {
-		if body, err = wire.RewriteCard(body, x.interfaces(body)); err != nil {
-			clear(h)
-			return fmt.Errorf("cannot be read: %w", err)
-		}
+	dropHopByHop(resp.Header)
+	maps.Copy(h, resp.Header)
+	if edit {
 		for _, name := range stale {
 			h.Del(name)
 		}
@@ -142,7 +187,9 @@ func (p *Proxy) serveCard(w http.ResponseWriter, x *exchange, resp *http.Respons
 			return nil
 		}
 	}
-	h.Set("Content-Length", strconv.Itoa(len(body)))
+	if resp.StatusCode != http.StatusNotModified { // its length is that of the card which it stands for
+		h.Set("Content-Length", strconv.Itoa(len(body)))
+	}
 	w.WriteHeader(resp.StatusCode)
 	if x.in.Method != http.MethodHead {
 		_, _ = w.Write(body) // a caller that has gone needs no card
@@ -168,14 +215,18 @@ func matches(values []string, tag string) bool {
 	return false
 }
 
+// rewriter is wire.RewriteCard or wire.RewriteCardResponse.
+type rewriter func(body []byte, each func(binding, url string) (string, bool)) ([]byte, error)
+
 // interfaces returns what becomes of the interface URLs of a card. JSON-RPC is
 // what the sidecar reads. Where the agent offers it, other bindings are left
 // out, since calls over them would be neither isolated nor counted; an agent
-// with HTTP+JSON alone keeps that, and its calls pass as they are.
-func (x *exchange) interfaces(card []byte) func(binding, url string) (string, bool) {
+// with HTTP+JSON alone keeps that, and its calls pass as they are. rewrite is
+// how the card in body is reached.
+func (x *exchange) interfaces(body []byte, rewrite rewriter) func(binding, url string) (string, bool) {
 	rpc := false
 	// A card that cannot be read fails again, with the error, in the rewriting.
-	_, _ = wire.RewriteCard(card, func(binding, url string) (string, bool) {
+	_, _ = rewrite(body, func(binding, url string) (string, bool) {
 		rpc = rpc || readable(binding)
 		return url, true
 	})
@@ -196,32 +247,31 @@ func (x *exchange) interfaces(card []byte) func(binding, url string) (string, bo
 // takes an interface that states none for JSON-RPC.
 func readable(binding string) bool { return binding == "" || strings.EqualFold(binding, "JSONRPC") }
 
-// rewriteCardResponse does the same for the extended card in a JSON-RPC answer.
-func (p *Proxy) rewriteCardResponse(x *exchange, resp *http.Response) error {
-	media, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type"))
-	if resp.StatusCode != http.StatusOK || media == "text/event-stream" {
+// editsCard reports whether an exchange is a JSON-RPC call for the extended
+// card, which is edited on its way back.
+func (x *exchange) editsCard() bool {
+	return x.request != nil && x.request.Op == wire.OpCard && !x.agent.CardsAsSent
+}
+
+// rewriteCardResponse does for the card in a JSON-RPC answer what serveCard
+// does for the one at a well-known path.
+func (x *exchange) rewriteCardResponse(resp *http.Response) error {
+	if resp.StatusCode != http.StatusOK {
 		return nil
 	}
-	body, err := io.ReadAll(io.LimitReader(resp.Body, maxCard+1))
+	body, err := x.readCard(resp, true)
 	if err != nil {
 		return err
 	}
-	if len(body) > maxCard {
-		return errors.New("agent card too large")
-	}
-	if err := resp.Body.Close(); err != nil {
-		return err
-	}
-	edited, err := wire.RewriteCardResponse(body, x.interfaces(body))
+	edited, err := wire.RewriteCardResponse(body, x.interfaces(body, wire.RewriteCardResponse))
 	if err != nil {
-		return fmt.Errorf("agent card cannot be read: %w", err)
+		return &cardError{x.agent.Session.Name, fmt.Errorf("cannot be read: %w", err)}
 	}
+	_ = resp.Body.Close() // read to its end
 	for _, name := range stale {
 		resp.Header.Del(name)
 	}
-	resp.Body, resp.ContentLength = io.NopCloser(strings.NewReader(string(edited))), int64(len(edited))
+	resp.Body, resp.ContentLength = io.NopCloser(bytes.NewReader(edited)), int64(len(edited))
 	resp.Header.Set("Content-Length", strconv.Itoa(len(edited)))
 	return nil
 }
-
-var _ watcher = (*sessions.Run)(nil)

@@ -3,12 +3,14 @@ package proxy
 import (
 	"fmt"
 	"net/http"
+	"net/textproto"
 	"strconv"
 	"strings"
 
 	"github.com/a2a-sidecar/a2a-sidecar/contextid"
 	"github.com/a2a-sidecar/a2a-sidecar/internal/wire"
 	"github.com/a2a-sidecar/a2a-sidecar/lineage"
+	"github.com/a2a-sidecar/a2a-sidecar/sessions"
 )
 
 // ownPrefix begins the names of the sidecar's own headers, in canonical form.
@@ -34,7 +36,7 @@ func one(h http.Header, name string) (string, error) {
 	default:
 		return "", fmt.Errorf("header %s occurs %d times", strings.ToLower(name), len(values))
 	}
-	value := strings.TrimSpace(values[0])
+	value := textproto.TrimString(values[0])
 	if value == "" {
 		return "", nil
 	}
@@ -68,32 +70,44 @@ func (p *Proxy) readHeaders(h http.Header) (said, error) {
 		}
 		s.depth = n
 	}
+	if n := len(h["Authorization"]); n > 1 {
+		return said{}, fmt.Errorf("header authorization occurs %d times", n)
+	}
 	s.principal = contextid.Principal(s.principal, h.Get("Authorization"))
 	return s, nil
 }
 
-// stamp puts the lineage of a call on its way to the agent. What the caller
-// set itself stays, unless the agent is to be told nothing; of each header
-// exactly one value leaves.
-func (p *Proxy) stamp(h http.Header, v lineage.Values, told lineage.Told) {
+// dropOwn removes the sidecar's own headers from what somebody else sent.
+func dropOwn(h http.Header) {
 	for name := range h {
 		if strings.HasPrefix(name, ownPrefix) {
 			delete(h, name)
 		}
 	}
+}
+
+// stamp puts the lineage of a call on its way to the agent; only sends have
+// one (run is nil for others). What the caller set itself stays, unless the
+// agent is to be told nothing; of each header exactly one value leaves.
+func (p *Proxy) stamp(h http.Header, run *sessions.Run, told lineage.Told) {
 	if told == lineage.ToldNone {
 		h.Del(p.names.Root)
 		h.Del(p.names.Parent)
 	}
-	v.Each(p.names, told, func(name, value string) {
+	if run == nil {
+		return
+	}
+	run.Lineage().Each(p.names, told, func(name, value string) {
 		if h.Get(name) == "" {
 			h.Set(name, value)
 		}
 	})
 }
 
-// stampResponse tells the caller where its call ran.
+// stampResponse tells the caller where its call ran. Nobody but the sidecar
+// says so: an agent that stands behind another one tells of that one's tree.
 func stampResponse(h http.Header, v lineage.Values, contextID string) {
+	dropOwn(h)
 	for name, value := range map[string]string{
 		lineage.HeaderSession: v.Session,
 		lineage.HeaderContext: contextID,

@@ -2,20 +2,22 @@ package proxy_test
 
 import (
 	"context"
-	"encoding/json"
 	"io"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"go.opentelemetry.io/otel/metric/noop"
 	"go.opentelemetry.io/otel/propagation"
 	tracenoop "go.opentelemetry.io/otel/trace/noop"
+	"go.uber.org/goleak"
 
 	"github.com/a2a-sidecar/a2a-sidecar/contextid"
 	"github.com/a2a-sidecar/a2a-sidecar/internal/storetest"
@@ -24,6 +26,11 @@ import (
 	"github.com/a2a-sidecar/a2a-sidecar/sessions"
 )
 
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// maxBody is the limit of every world here: small, so that tests can pass it.
+const maxBody = 64 << 10
+
 // fake is an agent that keeps what it was sent and answers as it is told.
 type fake struct {
 	*httptest.Server
@@ -31,50 +38,78 @@ type fake struct {
 	seen []received
 }
 
+// received is a request as it came to an agent.
 type received struct {
-	path   string
-	header http.Header
-	body   string
+	method, uri, host, body string
+	length                  int64
+	header, trailer         http.Header
 }
 
-func (f *fake) received() []received {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return append([]received(nil), f.seen...)
-}
-
-// newFake starts an agent that hands each request to answer once it is kept.
-func newFake(t *testing.T, answer func(w http.ResponseWriter, body string)) *fake {
+// newFake starts an agent that keeps each request and then hands it to answer.
+func newFake(t *testing.T, answer http.HandlerFunc) *fake {
 	t.Helper()
 	f := &fake{}
-	f.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	f.Server = httptest.NewServer(f.handler(answer))
+	t.Cleanup(f.Close)
+	return f
+}
+
+func (f *fake) handler(answer http.HandlerFunc) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		b, err := io.ReadAll(r.Body)
 		if err != nil {
 			return
 		}
 		f.mu.Lock()
-		f.seen = append(f.seen, received{r.URL.RequestURI(), r.Header.Clone(), string(b)})
+		f.seen = append(f.seen, received{r.Method, r.RequestURI, r.Host, string(b), r.ContentLength, r.Header.Clone(), r.Trailer.Clone()})
 		f.mu.Unlock()
-		answer(w, string(b))
-	}))
-	t.Cleanup(f.Close)
-	return f
+		r.Body = io.NopCloser(strings.NewReader(string(b)))
+		answer(w, r)
+	})
 }
 
-// message10 answers with a 1.0 message.
-func message10(w http.ResponseWriter, _ string) {
-	w.Header().Set("Content-Type", "application/json")
-	_, _ = io.WriteString(w, `{"jsonrpc":"2.0","id":1,"result":{"message":{"messageId":"r1","role":"ROLE_AGENT","parts":[{"text":"hello"}]}}}`)
+func (f *fake) received() []received {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return slices.Clone(f.seen)
 }
 
-// world is a sidecar in front of fakes.
-type world struct {
-	*httptest.Server
-	store  sessions.Store
-	record *sessions.Record
+// only returns the one request that came.
+func (f *fake) only(t *testing.T) received {
+	t.Helper()
+	seen := f.received()
+	if len(seen) != 1 {
+		t.Fatalf("agent got %d requests, want 1: %+v", len(seen), seen)
+	}
+	return seen[0]
 }
 
-func defaultAgent(name, rawURL string) proxy.Agent {
+// Answers of agents, both versions.
+const (
+	message10   = `{"jsonrpc":"2.0","id":1,"result":{"message":{"messageId":"r1","role":"ROLE_AGENT","parts":[{"text":"hello"}]}}}`
+	message03   = `{"jsonrpc":"2.0","id":1,"result":{"kind":"message","messageId":"r1","role":"agent","parts":[{"kind":"text","text":"hello"}]}}`
+	completed10 = `{"jsonrpc":"2.0","id":1,"result":{"task":{"id":"t1","contextId":"c1","status":{"state":"TASK_STATE_COMPLETED"}}}}`
+	working10   = `{"jsonrpc":"2.0","id":1,"result":{"task":{"id":"t1","contextId":"c1","status":{"state":"TASK_STATE_WORKING"}}}}`
+)
+
+// says answers every request with a JSON body.
+func says(body string) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = io.WriteString(w, body)
+	}
+}
+
+// streams answers every request with a stream.
+func streams(body string) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "text/event-stream")
+		_, _ = io.WriteString(w, body)
+	}
+}
+
+// agentAt is an agent with the defaults of a configuration.
+func agentAt(name, rawURL string) proxy.Agent {
 	u, err := url.Parse(rawURL)
 	if err != nil {
 		panic(err)
@@ -88,7 +123,29 @@ func defaultAgent(name, rawURL string) proxy.Agent {
 	}
 }
 
+// isolated is an agent with isolateSessions.
+func isolated(name, rawURL string) proxy.Agent {
+	a := agentAt(name, rawURL)
+	a.Session.Isolate = true
+	return a
+}
+
+// world is a sidecar in front of agents.
+type world struct {
+	*httptest.Server
+	store  sessions.Store
+	record *sessions.Record
+	proxy  *proxy.Proxy
+	close  func() // the proxy and the record; done at the end of the test in any case
+}
+
 func newWorld(t *testing.T, agents ...proxy.Agent) *world {
+	t.Helper()
+	return newWorldWith(t, func(*proxy.Options) {}, agents...)
+}
+
+// newWorldWith lets the test change the options.
+func newWorldWith(t *testing.T, change func(*proxy.Options), agents ...proxy.Agent) *world {
 	t.Helper()
 	log := slog.New(slog.DiscardHandler)
 	store := storetest.NewModel(time.Now)
@@ -99,98 +156,163 @@ func newWorld(t *testing.T, agents ...proxy.Agent) *world {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p, err := proxy.New(proxy.Options{
-		Agents: agents, Record: record, MaxBody: 1 << 20, Logger: log,
+	opts := proxy.Options{
+		Agents: agents, Record: record, MaxBody: maxBody, Logger: log,
 		Tracer: tracenoop.NewTracerProvider(), Meter: noop.NewMeterProvider(), Propagator: propagation.TraceContext{},
-	})
-	if err != nil {
-		t.Fatal(err)
 	}
-	w := &world{Server: httptest.NewServer(p), store: store, record: record}
-	t.Cleanup(func() {
+	change(&opts)
+	p, err := proxy.New(opts)
+	if err != nil {
+		t.Fatalf("New = %v", err)
+	}
+	w := &world{Server: httptest.NewServer(p), store: store, record: record, proxy: p}
+	w.close = sync.OnceFunc(func() {
 		w.Close()
 		p.Close()
 		if err := record.Close(context.Background()); err != nil {
 			t.Error(err)
 		}
 	})
+	t.Cleanup(w.close)
 	return w
 }
 
-// post sends a JSON-RPC body to an agent.
-func (w *world) post(t *testing.T, agent, body string, headers ...string) (*http.Response, string) {
+// answer is a response, read to its end.
+type answer struct {
+	status          int
+	header, trailer http.Header
+	body            string
+}
+
+// do sends a request. Headers come as name and value, in turn.
+func (w *world) do(t *testing.T, method, path, body string, headers ...string) answer {
 	t.Helper()
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, w.URL+"/agents/"+agent, strings.NewReader(body))
+	a, err := w.try(t, method, path, body, headers...)
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("%s %s: %v", method, path, err)
 	}
-	req.Header.Set("Content-Type", "application/json")
+	return a
+}
+
+// try is do for calls that may fail, and for other goroutines than the test's.
+func (w *world) try(t *testing.T, method, path, body string, headers ...string) (answer, error) {
+	t.Helper()
+	var content io.Reader
+	if body != "" {
+		content = strings.NewReader(body)
+	}
+	req, err := http.NewRequestWithContext(t.Context(), method, w.URL+path, content)
+	if err != nil {
+		return answer{}, err
+	}
 	for i := 0; i < len(headers); i += 2 {
 		req.Header.Add(headers[i], headers[i+1])
 	}
-	resp, err := w.Client().Do(req)
+	resp, err := w.Client().Transport.RoundTrip(req)
 	if err != nil {
-		t.Fatal(err)
+		return answer{}, err
 	}
-	defer resp.Body.Close()
+	defer func() { _ = resp.Body.Close() }()
 	b, err := io.ReadAll(resp.Body)
+	return answer{resp.StatusCode, resp.Header, resp.Trailer, string(b)}, err
+}
+
+// post sends a JSON-RPC body to the agent named worker.
+func (w *world) post(t *testing.T, body string, headers ...string) answer {
+	t.Helper()
+	return w.do(t, http.MethodPost, "/agents/worker", body, append([]string{"Content-Type", "application/json"}, headers...)...)
+}
+
+// send10 is a 1.0 message with more members in it.
+func send10(messageID, members string) string { return call10("SendMessage", messageID, members) }
+
+func stream10(messageID, members string) string {
+	return call10("SendStreamingMessage", messageID, members)
+}
+
+func call10(method, messageID, members string) string {
+	return `{"jsonrpc":"2.0","id":1,"method":"` + method + `","params":{"message":{"messageId":"` + messageID +
+		`","role":"ROLE_USER","parts":[{"text":"hi"}]` + members + `}}}`
+}
+
+func call03(method, messageID, members string) string {
+	return `{"jsonrpc":"2.0","id":1,"method":"` + method + `","params":{"message":{"kind":"message","messageId":"` + messageID +
+		`","role":"user","parts":[{"kind":"text","text":"hi"}]` + members + `}}}`
+}
+
+// recorded is everything that the store holds.
+type recorded struct {
+	Trees    []lineage.Tree
+	Sessions map[string][]lineage.Session
+	Events   map[string][]lineage.Event
+}
+
+// recorded reads all that the store holds at this moment.
+func (w *world) recorded(t *testing.T) recorded {
+	t.Helper()
+	page, err := w.store.Trees(t.Context(), sessions.TreeQuery{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return resp, string(b)
+	r := recorded{page.Trees, map[string][]lineage.Session{}, map[string][]lineage.Event{}}
+	for _, tree := range page.Trees {
+		r.Sessions[tree.Root], err = w.store.Sessions(t.Context(), tree.Root)
+		if err != nil {
+			t.Fatal(err)
+		}
+		events, err := w.store.Events(t.Context(), tree.Root, sessions.EventQuery{All: true, Limit: sessions.MaxPage})
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Events[tree.Root] = events.Events
+	}
+	return r
 }
 
-func send10(messageID, extra string) string {
-	return `{"jsonrpc":"2.0","id":"q1","method":"SendMessage","params":{"message":{"messageId":"` + messageID +
-		`","role":"ROLE_USER","parts":[{"text":"hi"}]` + extra + `},"x-unknown":1.0}}`
-}
-
-func contextIn(t *testing.T, body string) string {
+// unchanged stops the sidecar, so that all is written that ever will be, and
+// fails the test if the store holds anything else than before.
+func (w *world) unchanged(t *testing.T, before recorded) {
 	t.Helper()
-	var m struct {
-		Params struct {
-			Message struct {
-				ContextID string `json:"contextId"`
-			} `json:"message"`
-		} `json:"params"`
+	w.close()
+	if diff := cmp.Diff(before, w.recorded(t)); diff != "" {
+		t.Errorf("the record has changed (-before +after):\n%s", diff)
 	}
-	if err := json.Unmarshal([]byte(body), &m); err != nil {
-		t.Fatalf("agent got %q: %v", body, err)
-	}
-	return m.Params.Message.ContextID
 }
 
-func TestIsolatedCallsGetContextsOfTheirOwn(t *testing.T) {
-	t.Parallel()
-	agent := newFake(t, message10)
-	isolated := defaultAgent("worker", agent.URL)
-	isolated.Session.Isolate = true
-	w := newWorld(t, isolated)
+// session returns the one session of a tree that is not its root.
+func (w *world) session(t *testing.T, root string) lineage.Session {
+	t.Helper()
+	all, err := w.store.Sessions(t.Context(), root)
+	if err != nil {
+		t.Fatalf("sessions of %s: %v", root, err)
+	}
+	if len(all) != 2 {
+		t.Fatalf("tree %s has %d sessions, want 2", root, len(all))
+	}
+	return all[1]
+}
 
-	contexts := map[string]bool{}
-	for _, id := range []string{"m1", "m2", "m3"} {
-		resp, _ := w.post(t, "worker", send10(id, `,"contextId":"chat-1"`))
-		contexts[resp.Header.Get("x-sidecar-context-id")] = true
-		if got := resp.Header.Get("x-sidecar-root-context-id"); got != "chat-1" {
-			t.Errorf("root context = %q, want chat-1", got)
+// within waits until what is true.
+func within(t *testing.T, what string, is func() bool) {
+	t.Helper()
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	timeout := time.NewTimer(10 * time.Second)
+	defer timeout.Stop()
+	for !is() {
+		select {
+		case <-tick.C:
+		case <-timeout.C:
+			t.Fatalf("after 10 s still not: %s", what)
 		}
 	}
-	for _, r := range agent.received() {
-		id := contextIn(t, r.body)
-		if !contexts[id] || id == "chat-1" {
-			t.Errorf("agent got context %q, want one of %v", id, contexts)
-		}
-		if want := `"x-unknown":1.0`; !strings.Contains(r.body, want) {
-			t.Errorf("forwarded body %s lost %s", r.body, want)
-		}
-		if got := r.header.Get("x-kagent-root-context-id"); got != "chat-1" {
-			t.Errorf("root header = %q, want chat-1", got)
-		}
-		if got := r.header.Get("x-sidecar-branch"); !strings.HasPrefix(got, "coordinator.worker@") {
-			t.Errorf("branch header = %q", got)
-		}
-	}
-	if len(contexts) != 3 {
-		t.Errorf("3 isolated calls ran in %d contexts, want 3", len(contexts))
-	}
+}
+
+// state waits until the one session of a tree is in a state.
+func (w *world) state(t *testing.T, root string, want lineage.State, reason string) {
+	t.Helper()
+	within(t, "session of "+root+" is "+string(want)+" "+reason, func() bool {
+		all, err := w.store.Sessions(t.Context(), root)
+		return err == nil && len(all) == 2 && all[1].State == want && all[1].Reason == reason
+	})
 }

@@ -24,12 +24,19 @@ type reach struct {
 	addr string // host:port
 	dial func(ctx context.Context, network, addr string) (net.Conn, error)
 
-	looking sync.Mutex // one look at a time: the others find what it found
+	mu      sync.Mutex // guards the fields below
+	open    int        // connections of the transport
+	spare   net.Conn   // made by a look, nil if none
+	since   time.Time
+	looking *look // under way, nil if none
+}
 
-	mu    sync.Mutex // guards the fields below
-	open  int        // connections of the transport
-	spare net.Conn   // made by a look, nil if none
-	since time.Time
+// look is a look that all share who come while it lasts: an agent that does
+// not answer at all costs each of them one dial's time-out, not one after another.
+type look struct {
+	done chan struct{} // closed when err is set
+	err  error
+	gone bool // it was given up because its caller went away
 }
 
 func newReach(addr string) *reach {
@@ -39,33 +46,47 @@ func newReach(addr string) *reach {
 
 // look returns nil if the agent can be reached, else what the dial said.
 func (r *reach) look(ctx context.Context) error {
-	if r.connected() {
-		return nil
+	for {
+		r.mu.Lock()
+		if r.open > 0 || r.spare != nil && time.Since(r.since) < spareFor {
+			r.mu.Unlock()
+			return nil
+		}
+		l := r.looking
+		if l == nil {
+			l = &look{done: make(chan struct{})}
+			r.looking = l
+			r.mu.Unlock()
+			r.try(ctx, l)
+			return l.err
+		}
+		r.mu.Unlock()
+		select {
+		case <-l.done:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+		if !l.gone {
+			return l.err
+		}
 	}
-	r.looking.Lock()
-	defer r.looking.Unlock()
-	if r.connected() {
-		return nil
-	}
-	conn, err := r.dial(ctx, "tcp", r.addr)
-	if err != nil {
-		return err
-	}
-	r.mu.Lock()
-	stale := r.spare
-	r.spare, r.since = conn, time.Now()
-	r.mu.Unlock()
-	if stale != nil {
-		return stale.Close()
-	}
-	return nil
 }
 
-// connected reports whether a connection is known to be there.
-func (r *reach) connected() bool {
+// try carries out a look.
+func (r *reach) try(ctx context.Context, l *look) {
+	conn, err := r.dial(ctx, "tcp", r.addr)
+	l.err, l.gone = err, err != nil && ctx.Err() != nil
 	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.open > 0 || r.spare != nil && time.Since(r.since) < spareFor
+	stale := r.spare
+	if err == nil {
+		r.spare, r.since = conn, time.Now()
+	}
+	r.looking = nil
+	r.mu.Unlock()
+	close(l.done)
+	if err == nil && stale != nil {
+		_ = stale.Close() // idle for too long to be trusted
+	}
 }
 
 // DialContext is the transport's dial.

@@ -21,6 +21,7 @@ const (
 	codeRetryable   = -32050
 	codeFinal       = -32051
 	codeUnavailable = -32052
+	codeBadAnswer   = -32006 // A2A: InvalidAgentResponseError
 	codeInvalid     = wire.CodeInvalid
 )
 
@@ -29,6 +30,7 @@ const (
 	reasonUnknownAgent lineage.Reason = "UNKNOWN_AGENT"
 	reasonMalformed    lineage.Reason = "MALFORMED_REQUEST"
 	reasonTooLarge     lineage.Reason = "BODY_TOO_LARGE"
+	reasonInvalidCard  lineage.Reason = "INVALID_AGENT_CARD"
 )
 
 // errorDomain is the domain of ErrorInfo in every error that the sidecar makes
@@ -77,6 +79,27 @@ func refusal(err error) fault {
 		f.metadata["parent"] = r.Parent
 	}
 	return f
+}
+
+// unreachable is for calls of which no byte has left.
+func unreachable(u *upstream) fault {
+	return refusal(&lineage.Refusal{Reason: lineage.AgentUnreachable, Agent: u.Session.Name})
+}
+
+// brokenOff is for calls that got no answer. The agent may have acted on them,
+// so nothing says that they are to be sent again.
+func brokenOff(u *upstream) fault {
+	f := unreachable(u)
+	f.message = "agent " + u.Session.Name + " broke off before it answered; it may have acted on the call"
+	f.status, f.retry = http.StatusBadGateway, false
+	return f
+}
+
+func invalidCard(e *cardError) fault {
+	return fault{
+		code: codeBadAnswer, status: http.StatusBadGateway, rpcHTTP: http.StatusOK,
+		reason: reasonInvalidCard, message: e.Error(), metadata: map[string]string{"agent": e.agent},
+	}
 }
 
 func malformed(code int, what string) fault {

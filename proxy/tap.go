@@ -16,7 +16,7 @@ import (
 // larger goes by unread.
 const maxSeen = 16 << 20
 
-// watcher is told what a tap reads. *sessions.Run is one.
+// watcher is told what a tap reads.
 type watcher interface {
 	Saw(wire.Update)
 	Flush()
@@ -25,26 +25,28 @@ type watcher interface {
 
 // tap is a response body that reads along. The bytes go by unchanged and
 // undelayed; what they say is told before the reader gets the last of them, so
-// that a caller who acts on an answer finds its end already taken note of.
+// that a caller who acts on an answer finds its end already taken note of. For
+// a unary answer that is the end of its JSON: clients decode no further, and
+// some hang up there.
 //
 // Read and Close are called by one goroutine, as the transport demands.
 type tap struct {
 	body  io.ReadCloser
 	ctx   context.Context // of the caller's request: tells who broke off
 	run   watcher
-	left  int64 // bytes still to come; -1: not known
-	fails bool  // the answer is an HTTP error
+	fails bool // the answer is an HTTP error
 	ended bool
 
 	events *sse.Scanner // for a stream, else nil
 	seen   bytes.Buffer // for a unary answer
+	depth  nesting      // of what was seen
 	over   bool         // it was longer than maxSeen
 	bad    bool         // something in it could not be read
 }
 
 // newTap puts a tap on resp.
 func newTap(ctx context.Context, resp *http.Response, stream bool, run watcher) *tap {
-	t := &tap{body: resp.Body, ctx: ctx, run: run, left: resp.ContentLength, fails: resp.StatusCode >= http.StatusBadRequest}
+	t := &tap{body: resp.Body, ctx: ctx, run: run, fails: resp.StatusCode >= http.StatusBadRequest}
 	if stream {
 		t.events = sse.NewScanner(maxSeen, t.event)
 	} else if n := resp.ContentLength; n > 0 && n <= maxSeen {
@@ -78,25 +80,26 @@ func (t *tap) Read(p []byte) (int, error) {
 		t.end()
 	case err != nil:
 		t.breakOff()
-	case t.left == 0:
-		t.end() // the last bytes are in p: their reader need not ask again
 	}
 	return n, err
 }
 
 func (t *tap) take(p []byte) {
-	if t.left > 0 {
-		t.left -= int64(len(p))
-	}
-	switch {
-	case t.events != nil:
+	if t.events != nil {
 		_, _ = t.events.Write(p) // never fails
 		t.run.Flush()
+		return
+	}
+	whole := t.depth.ends(p)
+	switch {
 	case t.seen.Len()+len(p) > maxSeen:
 		t.over = true
 		t.seen.Reset()
 	case !t.over:
 		t.seen.Write(p)
+	}
+	if whole {
+		t.end()
 	}
 }
 
@@ -142,4 +145,33 @@ func (t *tap) Close() error {
 		t.run.End(sessions.CallerGone)
 	}
 	return t.body.Close()
+}
+
+// nesting finds the end of a JSON object that comes in pieces.
+type nesting struct {
+	open    int // braces and brackets
+	quoted  bool
+	escaped bool
+}
+
+// ends reports whether the object ends in the next piece. What is no JSON ends
+// at any time, or never.
+func (n *nesting) ends(piece []byte) bool {
+	for _, c := range piece {
+		switch {
+		case n.escaped:
+			n.escaped = false
+		case n.quoted:
+			n.quoted, n.escaped = c != '"', c == '\\'
+		case c == '"':
+			n.quoted = true
+		case c == '{' || c == '[':
+			n.open++
+		case c == '}' || c == ']':
+			if n.open--; n.open <= 0 {
+				return true
+			}
+		}
+	}
+	return false
 }

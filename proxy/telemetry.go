@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"cmp"
 	"context"
 	"net/http"
 	"time"
@@ -12,6 +13,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/a2a-sidecar/a2a-sidecar/lineage"
+	"github.com/a2a-sidecar/a2a-sidecar/sessions"
 )
 
 // scope names the instrumentation of this package.
@@ -69,6 +71,22 @@ func newInstruments(opts Options, p *Proxy) (*instruments, error) {
 	return t, err
 }
 
+// Outcomes of calls that have no run, or none that has ended.
+const (
+	outcomeAnswered = "answered"
+	outcomeRefused  = "refused"
+)
+
+// outcomes names how a call ended.
+var outcomes = [...]string{
+	sessions.Answered:    outcomeAnswered,
+	sessions.Malformed:   "malformed",
+	sessions.BrokenOff:   "broken_off",
+	sessions.CallerGone:  "caller_gone",
+	sessions.Unreachable: "unreachable",
+	sessions.HTTPError:   "http_error",
+}
+
 // now is the clock of the durations.
 func (*instruments) now() time.Time { return time.Now() }
 
@@ -76,7 +94,7 @@ func (*instruments) now() time.Time { return time.Now() }
 // returned function ends it and counts the call.
 func (t *instruments) start(x *exchange) (context.Context, func()) {
 	ctx := t.propagator.Extract(x.in.Context(), propagation.HeaderCarrier(x.in.Header))
-	parent := trace.SpanContextFromContext(ctx).SpanID()
+	parent := trace.SpanContextFromContext(ctx)
 	op, agent := x.request.Op.String(), x.agent.Session.Name
 	ctx, span := t.tracer.Start(ctx, op+" "+agent, trace.WithSpanKind(trace.SpanKindClient), trace.WithAttributes(
 		attribute.String("rpc.system.name", "jsonrpc"),
@@ -86,12 +104,10 @@ func (t *instruments) start(x *exchange) (context.Context, func()) {
 		attribute.String("a2a.protocol.version", x.request.Version.String()),
 		attribute.String("server.address", x.agent.URL.Hostname()),
 	))
-	x.span, x.traced = span, span.SpanContext().SpanID() != parent
+	x.span, x.traced, x.continued = span, span.SpanContext().SpanID() != parent.SpanID(), parent.IsValid()
 	return ctx, func() {
-		outcome := x.outcome
-		if outcome == "" {
-			outcome = "answered"
-		} else {
+		outcome := cmp.Or(x.outcome, outcomeAnswered)
+		if outcome != outcomeAnswered {
 			span.SetStatus(codes.Error, outcome)
 		}
 		set := metric.WithAttributeSet(attribute.NewSet(
@@ -125,7 +141,7 @@ func (t *instruments) answered(x *exchange, resp *http.Response) {
 		x.span.SetAttributes(attribute.Int("http.response.status_code", resp.StatusCode))
 	}
 	if resp.StatusCode >= http.StatusBadRequest {
-		x.outcome = "http_error"
+		x.outcome = outcomes[sessions.HTTPError]
 	}
 }
 
@@ -142,6 +158,9 @@ func (t *instruments) passed(x *exchange) {
 // own in it, the caller's headers pass as they came.
 func (t *instruments) inject(x *exchange, h http.Header) {
 	if x.traced {
+		if !x.continued {
+			h.Del("Tracestate") // of a trace that cannot be continued (W3C Trace Context §3.3)
+		}
 		t.propagator.Inject(trace.ContextWithSpan(x.in.Context(), x.span), propagation.HeaderCarrier(h))
 	}
 }

@@ -107,6 +107,8 @@ func (r *Run) note(u wire.Update) {
 func (r *Run) noteError(u wire.Update) {
 	switch {
 	case r.follows:
+	case r.record.shared(r):
+		r.rebuked = true
 	case r.resumed:
 		r.settled = true
 		r.become(lineage.Suspended, lineage.ReasonAgentError)
@@ -154,6 +156,7 @@ func (r *Run) noteStatus(u wire.Update) {
 	}{r.id, r.task, u.ContextID, u.State.String(), u.Timestamp, said})
 
 	summary := r.content().summary(u.Parts)
+	r.working = !u.State.Terminal() && !u.State.Interrupted()
 	switch u.State {
 	case wire.TaskSubmitted, wire.TaskWorking:
 		r.settled = false

@@ -91,8 +91,8 @@ type Record struct {
 	cancel context.CancelFunc
 	beat   sync.WaitGroup
 
-	mu   sync.Mutex // guards open
-	open map[*Run]struct{}
+	mu   sync.Mutex       // guards open
+	open map[string]*hold // by run id
 }
 
 // New returns a Record over a store that must answer now. What it does in the
@@ -121,7 +121,7 @@ func New(ctx context.Context, opts Options) (*Record, error) {
 	}
 	r := &Record{
 		opts: opts, secret: secret, lines: newLines(), cache: cache, known: known,
-		open: map[*Run]struct{}{},
+		open: map[string]*hold{},
 	}
 	r.writer = newWriter(opts.Store, opts.Timeout, r.applied, r.dropped)
 	ctx, r.cancel = context.WithCancel(ctx)
@@ -181,8 +181,8 @@ func (r *Record) renew(ctx context.Context) {
 		}
 		r.mu.Lock()
 		refs := make([]RunRef, 0, len(r.open))
-		for run := range r.open {
-			refs = append(refs, run.ref())
+		for _, h := range r.open {
+			refs = append(refs, h.ref)
 		}
 		r.mu.Unlock()
 		if len(refs) == 0 {

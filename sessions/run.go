@@ -31,7 +31,6 @@ type Run struct {
 	agent   *Agent
 	session lineage.Session // as granted
 	id      string
-	gen     int
 	trace   string
 	whose   string // principal
 	resumed bool   // the call continues a task that waited
@@ -43,8 +42,11 @@ type Run struct {
 	contextID string
 
 	mu      sync.Mutex // guards the fields below
+	gen     int // under which the run may be told lost: known at the end
 	ended   bool
 	settled bool               // the agent said how the run ended, or that it waits
+	working bool               // the agent said last that it is at work
+	rebuked bool               // the agent refused the call, not the run that others hold too
 	task    string             // its id, once known
 	pending Progress           // gathered and not yet posted
 	parts   []gathered         // artifacts whose chunks are still coming
@@ -64,14 +66,10 @@ func (r *Run) ContextID() (id string, edit bool) { return r.contextID, r.edit }
 // Recorded reports whether the call stands in the record.
 func (r *Run) Recorded() bool { return r.record != nil }
 
-func (r *Run) ref() RunRef {
-	return RunRef{Root: r.session.Tree, Run: r.id, Agent: r.agent.Name, Gen: r.gen}
-}
-
 // started makes the handle of an admitted call.
 func (r *Record) started(c Call, p placed, g Grant) *Run {
 	run := &Run{
-		record: r, agent: c.Agent, session: g.Session, id: g.RunID, gen: g.Gen, trace: c.TraceID, whose: c.Principal, resumed: g.Resumed && c.Request.TaskID != "",
+		record: r, agent: c.Agent, session: g.Session, id: g.RunID, trace: c.TraceID, whose: c.Principal, resumed: g.Resumed && c.Request.TaskID != "",
 		contextID: g.Session.ContextID,
 		lineage: lineage.Values{
 			Root: p.a.Root, Parent: g.ParentContextID, Session: g.Session.ID,
@@ -93,9 +91,7 @@ func (r *Record) started(c Call, p placed, g Grant) *Run {
 	if run.contextID != "" {
 		run.remember(BindContext, run.contextID)
 	}
-	r.mu.Lock()
-	r.open[run] = struct{}{}
-	r.mu.Unlock()
+	r.take(run, g.Gen)
 	return run
 }
 
@@ -157,12 +153,15 @@ func (r *Run) End(o Outcome) {
 		return
 	}
 	r.ended = true
-	r.record.mu.Lock()
-	delete(r.record.open, r)
-	r.record.mu.Unlock()
-	r.noteArtifacts()
-	if !r.settled && !r.follows {
+	var held bool
+	r.gen, held = r.record.release(r)
+	if !r.working || !r.follows && o != Answered {
+		r.noteArtifacts() // else more of them may come, and be seen by other calls
+	}
+	if !r.settled && !r.follows && !held {
 		switch {
+		case r.rebuked:
+			r.become(lineage.Failed, lineage.ReasonLost)
 		case o == Answered && r.task != "":
 			r.pending.Detach = r.detachFor()
 		case o == Answered:
@@ -170,6 +169,8 @@ func (r *Run) End(o Outcome) {
 			r.become(lineage.Completed, "")
 		case r.resumed && (o == Unreachable || o == HTTPError):
 			r.become(lineage.Suspended, reasons[o]) // the task waits as before
+		case o == Malformed && r.task != "":
+			r.become(lineage.Failed, lineage.ReasonLost) // it may have said anything
 		default:
 			r.become(lineage.Failed, reasons[o])
 		}
@@ -207,5 +208,6 @@ func (r *Run) post() {
 		p.Session, p.TaskID = "", r.task // the store knows which run's it is
 	}
 	r.pending = Progress{}
+	r.record.heard(r, p.State)
 	r.record.writer.post(&p)
 }

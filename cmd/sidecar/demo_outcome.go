@@ -174,13 +174,13 @@ func (o *demoOutcome) verify() error {
 	several := o.Calls > 1
 	s := &o.Shared
 	want(s.Answered == o.Calls, "agent %s answered %d of %d calls", s.Agent, s.Answered, o.Calls)
-	want(s.Contexts == 1, "agent %s had %d contexts, not the 1 that is shared", s.Agent, s.Contexts)
+	want(s.Contexts == 1, "agent %s had %s, not the 1 that is shared", s.Agent, plural(s.Contexts, "context"))
 	want(!several || s.Foreign.Most > 0, "no call to agent %s read messages of others", s.Agent)
 	want(!several || s.Collapsed > 0, "calls in one context at agent %s were not noticed", s.Agent)
 
 	s = &o.Isolated
 	want(s.Answered == o.Calls, "agent %s answered %d of %d calls", s.Agent, s.Answered, o.Calls)
-	want(s.Contexts == o.Calls, "agent %s had %d contexts, not 1 for each of %d calls", s.Agent, s.Contexts, o.Calls)
+	want(s.Contexts == o.Calls, "agent %s had %s, not 1 for each of %d calls", s.Agent, plural(s.Contexts, "context"), o.Calls)
 	want(s.Foreign.Most == 0, "a call to agent %s read %s of others", s.Agent, plural(s.Foreign.Most, "message"))
 	want(s.AtOnce <= o.MaxChildren, "agent %s worked on %d calls at once, the cap is %d", s.Agent, s.AtOnce, o.MaxChildren)
 	want(o.Calls <= o.MaxChildren || s.Queued > 0, "none of %d calls to agent %s waited, the cap is %d", o.Calls, s.Agent, o.MaxChildren)
@@ -188,7 +188,7 @@ func (o *demoOutcome) verify() error {
 	s = &o.Hasty
 	want(s.Refused > 0, "none of %d calls to agent %s was refused, the cap is %d", s.Sent, s.Agent, o.MaxChildren)
 	want(s.AtOnce <= o.MaxChildren, "agent %s worked on %d calls at once, the cap is %d", s.Agent, s.AtOnce, o.MaxChildren)
-	want(s.Queued == 0, "%d calls to agent %s waited, which they were not to", s.Queued, s.Agent)
+	want(s.Queued == 0, "%s to agent %s waited, though its queueTimeout is 0", plural(s.Queued, "call"), s.Agent)
 
 	want(len(o.Sessions) == 2+o.Calls, "the tree has %d sessions, not %d", len(o.Sessions), 2+o.Calls)
 	return errors.Join(errs...)

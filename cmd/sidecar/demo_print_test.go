@@ -129,7 +129,7 @@ func TestVerifyDemo(t *testing.T) {
 		{"none waited", func(o *demoOutcome) { o.Isolated.Queued = 0 }, "none of 11 calls to agent isolated waited, the cap is 8"},
 		{"none refused", func(o *demoOutcome) { o.Hasty.Refused = 0 }, "none of 11 calls to agent no-queue was refused, the cap is 8"},
 		{"hasty cap broken", func(o *demoOutcome) { o.Hasty.AtOnce = 9 }, "agent no-queue worked on 9 calls at once, the cap is 8"},
-		{"hasty waited", func(o *demoOutcome) { o.Hasty.Queued = 1 }, "1 calls to agent no-queue waited, which they were not to"},
+		{"hasty waited", func(o *demoOutcome) { o.Hasty.Queued = 1 }, "1 call to agent no-queue waited, though its queueTimeout is 0"},
 		{"session missing", func(o *demoOutcome) { o.Sessions = o.Sessions[1:] }, "the tree has 12 sessions, not 13"},
 	} {
 		o := fixedOutcome()

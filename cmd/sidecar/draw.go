@@ -61,7 +61,7 @@ func (d *drawing) session(s, parent *adminapi.Session, lead, below string) {
 		cell{text: d.clean(agent)},
 		cell{text: d.clean(string(s.Kind)), sgr: dim},
 		cell{text: d.clean(state), sgr: stateColour},
-		cell{text: span(d.lasted(&s.Session)), right: true},
+		cell{text: d.lasted(&s.Session), right: true},
 		cell{text: d.notes(&s.Session), sgr: yellow},
 		cell{text: d.clean(s.ContextID), sgr: dim},
 	)
@@ -116,18 +116,21 @@ func (d *drawing) running(s *lineage.Session) bool {
 }
 
 // lasted is how long s has lasted: until its end, until now while something
-// runs in it, else until something last did.
-func (d *drawing) lasted(s *lineage.Session) time.Duration {
+// runs in it, else until something last did. Where nothing ever ran that is
+// not known.
+func (d *drawing) lasted(s *lineage.Session) string {
+	until := lastEnd(s)
 	switch {
 	case s.EndedAt != nil:
-		return s.EndedAt.Sub(s.CreatedAt)
+		until = *s.EndedAt
 	case s.Live():
-		return d.now.Sub(s.CreatedAt)
+		until = d.now
 	case s.Kind == lineage.Main:
-		return d.last.Sub(s.CreatedAt)
-	default:
-		return lastEnd(s).Sub(s.CreatedAt)
+		until = d.last
+	case len(s.Runs) == 0:
+		return ""
 	}
+	return span(until.Sub(s.CreatedAt))
 }
 
 // notes tell what is out of the ordinary: above all a session that is shared

@@ -71,6 +71,7 @@ or a conflict.`,
 	)
 	root.AddCommand(
 		newServeCmd(e),
+		newDemoCmd(e),
 		newTreesCmd(e),
 		newTreeCmd(e),
 		newEventsCmd(e),

@@ -87,7 +87,10 @@ func collapsedIsLogged(w *world) {
 	w.call("a").message(w.run(g2).MessageID).ok()
 	log := w.logged(lineage.EventCollapsed)
 	w.equal("beside a resumed one", "collapsed/"+g2.RunID+"/2", log[len(log)-1])
-	w.stands(g4, "active", "active")
+	// A message to a run that is open already opens nothing.
+	w.about(g4).task(w.id("task")).tell()
+	w.call("a").task(w.run(g4).TaskID).ok()
+	w.equal("for a message to an open task", 3, len(w.logged(lineage.EventCollapsed)))
 }
 
 func admissionOrder(w *world) {
@@ -135,7 +138,7 @@ func payloadBytes(w *world) {
 	want["run"], want["caller"], want["messageId"] = g.RunID, w.main().ID, c.MessageID
 	w.equal("payload of message.sent", want, meaning(log[2]))
 
-	// Members of our own win over any that are there, and nothing is no fault.
+	// An empty object is no fault, and a task that is named is told.
 	c = w.call("a").isolated().task(w.id("task")).with(func(a *sessions.Admission) {
 		a.Sent = json.RawMessage(`{}`)
 	})

@@ -71,7 +71,7 @@ func (m *Model) admit(a *sessions.Admission) (sessions.Grant, error) {
 	}
 	run.gen++
 	run.lease, run.length, run.detached, run.turn = now.Add(a.Lease), a.Lease, false, a.Turn
-	if !(retry && held) {
+	if !retry || !held {
 		t.logCall(now, a, s, run, waited, !resumed)
 	}
 

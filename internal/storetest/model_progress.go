@@ -96,6 +96,7 @@ func (m *Model) tell(t *modelTree, s *node, run *modelRun, p *sessions.Progress)
 		t.suspend(now, s, run, p, by)
 	case lineage.Completed, lineage.Failed:
 		t.end(now, s, run, p, by)
+	case lineage.Expired: // not a run's to tell
 	}
 	if p.Detach > 0 && run.State == lineage.Active {
 		run.lease, run.length, run.detached = now.Add(p.Detach), p.Detach, true

@@ -20,10 +20,10 @@ func TestModel(t *testing.T) {
 // random lives, and the steps are played twice alike.
 func TestDifferential(t *testing.T) {
 	t.Parallel()
-	for seed := range uint64(40) {
+	for seed := range uint64(10) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			t.Parallel()
-			storetest.Differential(t, openModel, seed, 150)
+			storetest.Differential(t, openModel, seed, 120)
 		})
 	}
 }

@@ -9,10 +9,20 @@
 // store; a store's own tests (keys, files, outages) stay with the store.
 //
 // Where the interface leaves a choice, Model's is the one that holds, so that
-// a tree reads the same whichever store kept it. What it chose is told where
-// it is done; what no test may rely on is never compared: which of two trees
-// of the same instant is listed first, and what happens at the very instant a
-// lease or deadline ends.
+// a tree reads the same whichever store kept it:
+//
+//   - An event bears the turn whose call holds its run, else its session's.
+//   - Tree.Errors counts the runs that have failed and were not corrected.
+//   - A message or task names the last run that a call opened with it; of runs
+//     that only learnt the task, the first.
+//   - An alias, like a session's own context, names its session as caller too.
+//   - The shared session that follows an ended one takes over its context.
+//   - What has lapsed is settled in the order it came due, then of ids.
+//   - A run that goes on without a call gets a lease as long as its last.
+//
+// What nobody may rely on is not compared: which of two trees of the same
+// instant is listed first, and what happens at the very instant that a lease or
+// deadline ends.
 package storetest
 
 import (

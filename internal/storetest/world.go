@@ -222,7 +222,9 @@ func (n *news) tell() {
 }
 
 func (w *world) completes(g sessions.Grant) { w.Helper(); w.about(g).is(lineage.Completed, "").tell() }
-func (w *world) suspends(g sessions.Grant)  { w.Helper(); w.about(g).is(lineage.Suspended, "").tell() }
+
+func (w *world) suspends(g sessions.Grant) { w.Helper(); w.about(g).is(lineage.Suspended, "").tell() }
+
 func (w *world) loses(g sessions.Grant) {
 	w.Helper()
 	w.about(g).is(lineage.Failed, lineage.ReasonLost).tell()

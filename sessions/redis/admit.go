@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -74,37 +73,30 @@ func reserved(inner []byte) bool {
 }
 
 // granted reads the outcome of admit.lua.
-func granted(a *sessions.Admission, r reply) (sessions.Grant, error) {
+func granted(a *sessions.Admission, r *reply) (sessions.Grant, error) {
 	switch r.status {
 	case "refused":
-		value, err1 := strconv.Atoi(r.own[2])
-		count, err2 := strconv.Atoi(r.own[3])
-		if err := errors.Join(err1, err2); err != nil {
-			return sessions.Grant{}, fmt.Errorf("reading a refusal: %w", err)
+		over := &lineage.Refusal{
+			Reason: lineage.Reason(r.text(0)), Limit: r.text(1), Value: int(r.number(2)), Count: int(r.number(3)),
+			Parent: r.text(4), ParentID: r.text(5), Agent: a.Agent,
 		}
-		return sessions.Grant{}, &lineage.Refusal{
-			Reason: lineage.Reason(r.own[0]), Limit: r.own[1], Value: value, Count: count,
-			Parent: r.own[4], ParentID: r.own[5], Agent: a.Agent,
+		if r.err != nil {
+			return sessions.Grant{}, fmt.Errorf("reading a refusal: %w", r.err)
 		}
+		return sessions.Grant{}, over
 	case "taken":
 		return sessions.Grant{}, fmt.Errorf("admitting a call to %s: session id %s is in use", a.Agent, a.SessionID)
 	}
-	if len(r.own) < 11 {
-		return sessions.Grant{}, errDamaged
+	node, _, err := session(a.Root, r.text(0), r.text(1), r.text(2), r.text(3), r.text(4))
+	flags := r.text(8)
+	g := sessions.Grant{
+		Session: node, ParentContextID: r.text(5), RunID: r.text(6), Gen: int(r.number(7)),
+		New: strings.Contains(flags, "n"), Retry: strings.Contains(flags, "r"), Resumed: strings.Contains(flags, "g"),
 	}
-	node, _, err := session(a.Root, r.own[0], r.own[1], r.own[2], r.own[3], r.own[4])
-	if err != nil {
-		return sessions.Grant{}, err
-	}
-	gen, err := strconv.Atoi(r.own[7])
-	if err != nil {
+	if err := errors.Join(err, r.err); err != nil {
 		return sessions.Grant{}, fmt.Errorf("reading a grant: %w", err)
 	}
-	flags := r.own[8]
-	return sessions.Grant{
-		Session: node, ParentContextID: r.own[5], RunID: r.own[6], Gen: gen,
-		New: strings.Contains(flags, "n"), Retry: strings.Contains(flags, "r"), Resumed: strings.Contains(flags, "g"),
-	}, nil
+	return g, nil
 }
 
 // foresee sets the keys of other slots that a will most likely need.
@@ -171,10 +163,11 @@ func (b *batch) takeBack(steps []step) {
 }
 
 // list makes a tree known, and the sessions that were made in it.
-func (b *batch) list(st *step, r reply) {
-	made, err := unpack(r.own[9])
-	if err != nil {
-		st.op.Err, st.op.Grant = fmt.Errorf("reading a grant: %w", err), sessions.Grant{}
+func (b *batch) list(st *step, r *reply) {
+	others := open(r.text(9))
+	made := others.strings()
+	if others.err != nil {
+		st.op.Err, st.op.Grant = fmt.Errorf("reading a grant: %w", others.err), sessions.Grant{}
 		return
 	}
 	if st.op.Grant.New && !st.foreseen(b.store.keys.session(st.op.Grant.Session.ID)) {
@@ -185,21 +178,16 @@ func (b *batch) list(st *step, r reply) {
 			return f.pipe.SetNX(ctx, b.store.keys.session(id), st.root, b.store.abroad())
 		})
 	}
-	if strings.Contains(r.own[8], "t") {
+	if strings.Contains(r.text(8), "t") {
 		b.enlist(st.op, st.root, r)
 	}
 }
 
 // enlist puts a tree on the list of trees, which is harmless if it is on it.
-func (b *batch) enlist(op *sessions.Op, root string, r reply) {
+func (b *batch) enlist(op *sessions.Op, root string, r *reply) {
 	s := b.store
-	started, err := strconv.ParseInt(r.started, 10, 64)
-	if err != nil {
-		op.Err = fmt.Errorf("reading the start of tree %s: %w", root, err)
-		return
-	}
 	b.owe(op, nil, func(ctx context.Context, f *flight) outcome {
-		return f.pipe.ZAdd(ctx, s.keys.trees(), goredis.Z{Score: float64(started), Member: root})
+		return f.pipe.ZAdd(ctx, s.keys.trees(), goredis.Z{Score: float64(r.started), Member: root})
 	})
 	b.owe(op, nil, func(ctx context.Context, f *flight) outcome {
 		return f.pipe.PExpire(ctx, s.keys.trees(), s.abroad())

@@ -2,8 +2,8 @@ package redis
 
 import (
 	"context"
+	"errors"
 	"fmt"
-	"strconv"
 	"time"
 
 	goredis "github.com/redis/go-redis/v9"
@@ -73,18 +73,15 @@ func (s *Store) above(ctx context.Context, a *sessions.Admission) ([]string, err
 	if err != nil {
 		return nil, fault(doing, err)
 	}
-	if len(r.own) < 1 {
-		return nil, fmt.Errorf("%s: %w", doing, errDamaged)
-	}
-	path, err := unpack(r.own[0])
-	if err != nil || len(path)%2 != 0 {
-		return nil, fmt.Errorf("%s: %w", doing, errDamaged)
-	}
+	path := open(r.text(0))
 	var ids []string
-	for i := 0; i < len(path); i += 2 {
-		if path[i+1] == a.Agent {
-			ids = append(ids, path[i])
+	for path.more() {
+		if id, agent := path.str(), path.str(); agent == a.Agent {
+			ids = append(ids, id)
 		}
+	}
+	if err := errors.Join(r.err, path.err); err != nil {
+		return nil, fmt.Errorf("%s: %w", doing, err)
 	}
 	return ids, nil
 }
@@ -100,7 +97,7 @@ func (b *batch) leave(st *step) {
 
 // sit gives the place of a granted admission to the run and session that it
 // found, which may be others than it brought.
-func (b *batch) sit(st *step, r reply) {
+func (b *batch) sit(st *step, r *reply) {
 	a := st.op.Admit
 	if a.Limits.MaxConcurrent <= 0 {
 		return
@@ -110,22 +107,22 @@ func (b *batch) sit(st *step, r reply) {
 		b.release(st.op, a.Agent, brought)
 	}
 	if !st.seat.added || brought != found {
-		b.hold(st.op, a.Agent, found, r.own[10], false)
+		b.hold(st.op, a.Agent, found, r.number(10), false)
 	}
 }
 
 // move does at the agents what the tree's runs did: give back places, take
 // them again, keep them for longer.
-func (b *batch) move(op *sessions.Op, r reply) {
-	for i := 0; i < len(r.places); i += 5 {
-		agent, member, till := r.places[i+1], pack(r.places[i+2], r.places[i+3]), r.places[i+4]
-		switch r.places[i] {
+func (b *batch) move(op *sessions.Op, r *reply) {
+	for _, p := range r.places {
+		member := pack(p.run, p.session)
+		switch p.op {
 		case "-":
-			b.release(op, agent, member)
+			b.release(op, p.agent, member)
 		case "+":
-			b.hold(op, agent, member, till, false)
+			b.hold(op, p.agent, member, p.till, false)
 		case ">":
-			b.hold(op, agent, member, till, true) // a renewal must not bring back what was given back meanwhile
+			b.hold(op, p.agent, member, p.till, true) // a renewal must not bring back what was given back meanwhile
 		}
 	}
 }
@@ -136,16 +133,11 @@ func (b *batch) release(op *sessions.Op, agent, member string) {
 	})
 }
 
-func (b *batch) hold(op *sessions.Op, agent, member, till string, onlyIfHeld bool) {
-	score, err := strconv.ParseFloat(till, 64)
-	if err != nil {
-		op.Err = fmt.Errorf("reading the lease of a run at agent %s: %w", agent, err)
-		return
-	}
+func (b *batch) hold(op *sessions.Op, agent, member string, till int64, onlyIfHeld bool) {
 	key := b.store.keys.agent(agent)
 	b.owe(op, nil, func(ctx context.Context, f *flight) outcome {
 		return f.pipe.ZAddArgs(ctx, key, goredis.ZAddArgs{
-			XX: onlyIfHeld, Members: []goredis.Z{{Score: score, Member: member}},
+			XX: onlyIfHeld, Members: []goredis.Z{{Score: float64(till), Member: member}},
 		})
 	})
 	b.owe(op, nil, func(ctx context.Context, f *flight) outcome {

@@ -178,7 +178,7 @@ func (b *batch) settle(st *step) {
 		return
 	}
 	if r.status == "missing" {
-		st.op.Err = fmt.Errorf("tree %s: no such %s: %w", st.root, r.own[0], sessions.ErrNotFound)
+		st.op.Err = fmt.Errorf("tree %s: no such %s: %w", st.root, r.text(0), sessions.ErrNotFound)
 	}
 }
 
@@ -228,47 +228,4 @@ func (b *batch) finish(ctx context.Context) {
 			b.store.log.WarnContext(ctx, "prolonging the ids of a tree failed", "root", root, "error", err)
 		}
 	}
-}
-
-// reply is what every script over a tree returns (tree.lua, reply).
-type reply struct {
-	status    string
-	upkeep    string
-	started   string
-	principal string
-	places    []string // op, agent, run, session, lease …
-	bindings  []string // kind, agent, id, new …
-	own       []string
-}
-
-// ownFields is how many more a reply has, by status.
-var ownFields = map[string]int{"ok": 0, "refused": 6, "missing": 1, "taken": 0}
-
-func (c *call) reply() (reply, error) {
-	values, err := c.Slice()
-	if err != nil {
-		return reply{}, err
-	}
-	all := make([]string, len(values))
-	for i, v := range values {
-		s, ok := v.(string)
-		if !ok {
-			return reply{}, errDamaged
-		}
-		all[i] = s
-	}
-	if len(all) < 6 {
-		return reply{}, errDamaged
-	}
-	r := reply{status: all[0], upkeep: all[1], started: all[2], principal: all[3], own: all[6:]}
-	if n, ok := ownFields[r.status]; !ok || len(r.own) < n {
-		return reply{}, errDamaged
-	}
-	var errs [2]error
-	r.places, errs[0] = unpack(all[4])
-	r.bindings, errs[1] = unpack(all[5])
-	if len(r.places)%5 != 0 || len(r.bindings)%4 != 0 {
-		return reply{}, errDamaged
-	}
-	return r, errors.Join(errs[:]...)
 }

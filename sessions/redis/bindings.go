@@ -71,11 +71,12 @@ func (s *Store) Unclaim(ctx context.Context, key sessions.BindingKey, b sessions
 }
 
 func binding(doing, raw string) (sessions.Binding, error) {
-	of, err := unpack(raw)
-	if err != nil || len(of) != 2 {
-		return sessions.Binding{}, fmt.Errorf("%s: %w", doing, errDamaged)
+	p := open(raw)
+	b := sessions.Binding{Root: p.str(), Principal: p.str()}
+	if p.err != nil {
+		return sessions.Binding{}, fmt.Errorf("%s: %w", doing, p.err)
 	}
-	return sessions.Binding{Root: of[0], Principal: of[1]}, nil
+	return b, nil
 }
 
 // abroad is the TTL of a tree's keys in other slots. They are prolonged four
@@ -83,16 +84,15 @@ func binding(doing, raw string) (sessions.Binding, error) {
 func (s *Store) abroad() time.Duration { return s.retain + s.retain/4 }
 
 // bind makes the ids that a tree has learnt belong to it.
-func (b *batch) bind(st *step, r reply) {
+func (b *batch) bind(st *step, r *reply) {
 	s := b.store
 	of := sessions.Binding{Root: st.root, Principal: r.principal}
-	for i := 0; i < len(r.bindings); i += 4 {
-		key := sessions.BindingKey{Kind: sessions.BindingKind(r.bindings[i]), Agent: r.bindings[i+1], ID: r.bindings[i+2]}
+	for _, l := range r.bindings {
+		key := l.key
 		name := s.keys.binding(key)
 		// What the tree has just learnt is written even if it was before: the
 		// server may have lost it, and the tree with it.
-		learnt := r.bindings[i+3] != ""
-		if st.foreseen(name) || !learnt && s.bound.is(name, st.root) {
+		if st.foreseen(name) || !l.new && s.bound.is(name, st.root) {
 			continue
 		}
 		b.owe(st.op, func() { s.bound.confirm(name, st.root) }, func(ctx context.Context, f *flight) outcome {
@@ -102,7 +102,7 @@ func (b *batch) bind(st *step, r reply) {
 }
 
 // upkeep notes what a tree's TTLs need abroad.
-func (b *batch) upkeep(op *sessions.Op, root string, r reply) {
+func (b *batch) upkeep(op *sessions.Op, root string, r *reply) {
 	if strings.Contains(r.upkeep, "f") {
 		b.enlist(op, root, r)
 	}

@@ -17,14 +17,14 @@ import (
 // tree.lua alone. TTL: Retain after the tree's last change, give or take 1 %.
 //
 //	key              type    fields or members
-//	t:{T}:meta       hash    root, principal, catchAll, main (session id), agents (packed);
+//	t:{T}:meta       hash    principal, catchAll, main (session id), agents (packed);
 //	                         seq, token, sessions, live, depth, errors (counters);
 //	                         started, last (event), due (nothing lapses before),
 //	                         fresh, bound (last upkeep of TTLs here and elsewhere)
 //	t:{T}:nodes      hash    n:<session> what never changes, v:<session> what does
-//	                         (packed, tree.lua NODE and STATE);
+//	                         (packed, see tree.lua);
 //	                         r:<session>, u:<session> result and usage (JSON)
-//	t:{T}:runs       hash    <run> → packed, tree.lua RUN
+//	t:{T}:runs       hash    <run> → packed, see tree.lua
 //	t:{T}:ids        hash    m, t + agent + id → run and session of a message, of a task;
 //	                         c + agent + id → session of a context; x + id → session that
 //	                         calls under a context; s + agent → its shared session;
@@ -47,7 +47,7 @@ import (
 //	secret              string  32 bytes                       none           Secret
 //
 // The quarter is how often these TTLs are renewed while their tree lives on.
-// Times are microseconds since 1970.
+// Times are microseconds since 1970; packed is MessagePack.
 type keyring struct{ prefix string }
 
 // Places of some of a tree's keys in keyring.tree.

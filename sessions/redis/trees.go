@@ -129,26 +129,34 @@ func summary(root string, meta *goredis.SliceCmd) (lineage.Tree, error) {
 	if err != nil {
 		return lineage.Tree{}, fault(doing, err)
 	}
-	f := &fields{}
-	for _, v := range values {
+	var texts [8]string
+	var numbers [8]int64
+	for i, v := range values {
 		s, ok := v.(string)
 		if !ok {
 			return lineage.Tree{}, fault(doing, goredis.Nil)
 		}
-		f.left = append(f.left, s)
+		texts[i] = s
+		if i >= 2 {
+			n, err := strconv.ParseInt(s, 10, 64)
+			if err != nil {
+				return lineage.Tree{}, fmt.Errorf("%s: %s: %w", doing, summaryFields[i], errDamaged)
+			}
+			numbers[i] = n
+		}
 	}
-	agents, err := unpack(f.str())
-	slices.Sort(agents)
+	agents := open(texts[0])
 	t := lineage.Tree{
-		Root: root, Agents: agents, State: lineage.TreeIdle,
-		CatchAll: f.flag(), StartedAt: fromMicros(f.num()), LastEventAt: fromMicros(f.num()),
-		Sessions: int(f.num()), Live: int(f.num()), Depth: int(f.num()), Errors: int(f.num()),
+		Root: root, Agents: agents.strings(), CatchAll: texts[1] == "1", State: lineage.TreeIdle,
+		StartedAt: fromMicros(numbers[2]), LastEventAt: fromMicros(numbers[3]), Sessions: int(numbers[4]),
+		Live: int(numbers[5]), Depth: int(numbers[6]), Errors: int(numbers[7]),
 	}
+	if agents.err != nil {
+		return lineage.Tree{}, fmt.Errorf("%s: %w", doing, agents.err)
+	}
+	slices.Sort(t.Agents)
 	if t.Live > 0 {
 		t.State = lineage.TreeActive
-	}
-	if err := errors.Join(err, f.err); err != nil {
-		return lineage.Tree{}, fmt.Errorf("%s: %w", doing, err)
 	}
 	return t, nil
 }

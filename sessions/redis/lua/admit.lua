@@ -20,7 +20,7 @@ local by = {turn = a.turn, trace = a.trace}
 
 if meta and meta.principal ~= a.principal then
 	meta = nil -- nothing of it is touched or told
-	return reply('refused', 'CONTEXT_FORBIDDEN', '', '0', '0', '', '')
+	return reply('refused', 'CONTEXT_FORBIDDEN', '', 0, 0, '', '')
 end
 
 -- Look: who calls, and which session and run the call finds.
@@ -28,17 +28,17 @@ end
 -- child makes a session that hangs nowhere yet.
 local function child(parent, sid, agent)
 	local s = {id = sid, new = true, agent = agent, state = 'active', reason = '', context = '', owner = '',
-		isolated = '', remote = '', waiting = '', kept = '', tokens = '', read = '',
-		open = 0, out = 0, children = 0, live = 0, counted = false}
+		isolated = false, remote = false, waiting = {}, kept = '', tokens = '', read = '', path = {},
+		open = 0, out = 0, children = 0, live = 0, ended = false, deadline = false, due = false, counted = false}
 	if parent then
 		s.parent, s.edge, s.depth = parent.id, 'spawn', parent.depth + 1
 		s.ordinal = parent.children + 1
 		s.branch = parent.branch .. '.' .. agent .. '@' .. int(s.ordinal)
-		s.path = parent.path .. pack({sid, agent})
+		for i = 1, #parent.path do s.path[i] = parent.path[i] end
 	else
 		s.parent, s.edge, s.depth, s.ordinal, s.branch = '', 'root', 0, 0, agent
-		s.path = pack({sid, agent})
 	end
+	s.path[#s.path + 1], s.path[#s.path + 2] = sid, agent
 	return s
 end
 
@@ -46,12 +46,12 @@ local main
 if meta then
 	lapse(100)
 else
-	begin(a.root, a.principal, a.catchAll)
+	begin(a.principal, a.catchAll)
 	local remote = a.callerContext ~= '' and a.callerContext ~= a.root
 	-- A remote one lives beside some other sidecar.
 	main = child(nil, a.mainID, remote and 'root' or a.localAgent)
 	main.kind, main.context, main.inherit, main.source = 'main', a.root, 'full', a.source
-	main.remote = remote and '1' or ''
+	main.remote = remote
 end
 
 local atTask, atMessage = field('t', a.agent, a.task), field('m', a.agent, a.message)
@@ -68,7 +68,7 @@ if not names then
 	retry = names and true
 end
 if names then
-	rid, sid = unpack(list(names))
+	rid, sid = unpack(decode(names))
 elseif a.resolve == 'context' and a.context ~= '' then
 	sid = id(atContext)
 elseif a.resolve == 'agent' then
@@ -90,7 +90,7 @@ if sibling then
 	caller = session(session(sibling).parent) or main
 elseif not callerID then -- never of a run that goes on
 	placeholder = child(main, a.remoteID, a.localAgent)
-	placeholder.kind, placeholder.context, placeholder.remote = 'branch', a.callerContext, '1'
+	placeholder.kind, placeholder.context, placeholder.remote = 'branch', a.callerContext, true
 	placeholder.inherit, placeholder.source = 'full', a.source
 	placeholder.depth = math.max(1, tonumber(a.callerDepth))
 	caller = placeholder
@@ -111,7 +111,7 @@ end
 local function refusal()
 	local function over(reason, limit, value, count, p)
 		p = p or caller
-		return {reason, limit, int(value), int(count), p.branch, p.id}
+		return {reason, limit, value, count, p.branch, p.id}
 	end
 	if caller.kind == 'worker' then return over('LEAF_SESSION', '', 0, 0) end
 	if terminal(caller.state) then return over('PARENT_ENDED', '', 0, 0) end
@@ -120,7 +120,7 @@ local function refusal()
 		if depth > deepest then return over('DEPTH_LIMIT', 'maxDepth', deepest, depth) end
 		local most = tonumber(a.maxVisits)
 		if most > 0 then
-			local path, visits = list(caller.path), 1
+			local path, visits = caller.path, 1
 			for i = 2, #path, 2 do
 				if path[i] == a.agent then visits = visits + 1 end
 			end
@@ -176,13 +176,13 @@ local function spawn(n, above)
 	sessions[n.id] = n
 	meta.sessions, meta.depth = meta.sessions + 1, math.max(meta.depth, n.depth)
 	local known = false
-	for _, agent in ipairs(list(meta.agents)) do known = known or agent == n.agent end
-	if not known then meta.agents, meta.moreAgents = meta.agents .. pack({n.agent}), true end
+	for _, agent in ipairs(meta.agents) do known = known or agent == n.agent end
+	if not known then meta.agents[#meta.agents + 1], meta.moreAgents = n.agent, true end
 	n.created = append(n, by, 'spawned/' .. n.id, 'session.spawned', table.concat({
 		'{"parent":', quote(n.parent), ',"edge":"', n.edge, '","kind":', quote(n.kind), ',"agent":', quote(n.agent),
 		',"contextId":', quote(n.context), ',"depth":', int(n.depth), ',"ordinal":', int(n.ordinal),
-		',"read":[', n.read, '],"isolated":', n.isolated == '1' and 'true' or 'false',
-		',"inherit":', quote(n.inherit), ',"remote":', n.remote == '1' and 'true' or 'false',
+		',"read":[', n.read, '],"isolated":', tostring(n.isolated),
+		',"inherit":', quote(n.inherit), ',"remote":', tostring(n.remote),
 		',"parentSource":', quote(n.source), '}'}))
 	n.at = meta.seq
 end
@@ -202,25 +202,26 @@ if placeholder then
 end
 if new then
 	s = child(caller, a.session, a.agent)
-	s.kind, s.context, s.isolated, s.inherit, s.source = a.kind, a.context, a.isolated, a.inherit, a.source
+	s.kind, s.context, s.isolated, s.inherit, s.source = a.kind, a.context, a.isolated == '1', a.inherit, a.source
 	spawn(s, caller)
 	nameContext(s, a.context, a.resolve ~= '')
 	if a.resolve == 'agent' then name(atShared, s.id) end
-	redis.call('ZADD', MADE, int(s.created), s.id)
-	if a.turn ~= '' then name(atTurn, int(tonumber(id(atTurn) or 0) + 1)) end
+	redis.call('ZADD', MADE, s.created, s.id)
+	if a.turn ~= '' then name(atTurn, (id(atTurn) or 0) + 1) end
 end
 
 if not goesOn then
-	r = {id = a.run, session = s.id, caller = caller.id, message = a.message, task = a.task, state = '', reason = '', gen = 0}
+	r = {id = a.run, session = s.id, caller = caller.id, message = a.message, task = a.task, state = '', reason = '', gen = 0,
+		ended = false, held = false}
 	runs[r.id] = r
 end
 local till = now + tonumber(a.lease)
-r.gen, r.length, r.detached, r.turn, r.dirty, dirty = r.gen + 1, tonumber(a.lease), '', a.turn, true, true
+r.gen, r.length, r.detached, r.turn, r.dirty, dirty = r.gen + 1, tonumber(a.lease), false, a.turn, true, true
 if tonumber(a.maxConcurrent) > 0 then
 	r.held = s.agent
 elseif not holds then
-	r.held = ''
-elseif r.held ~= '' then
+	r.held = false
+elseif r.held then
 	place('+', r, till)
 end
 if holds then lease(r, till) end
@@ -239,7 +240,7 @@ if not (retry and holds) then
 		open(s, r, till)
 		r.at, r.started = meta.seq, at
 	end
-	if not holds and s.open >= 2 and s.remote ~= '1' and s.kind ~= 'main' then
+	if not holds and s.open >= 2 and not s.remote and s.kind ~= 'main' then
 		append(s, by, 'collapsed/' .. r.id .. '/' .. int(r.gen), 'context.collapsed',
 			'{"run":' .. quote(r.id) .. ',"contextId":' .. quote(s.context) .. ',"open":' .. int(s.open) .. '}')
 	end
@@ -258,5 +259,5 @@ local kept = {false, false}
 if s.kept ~= '' then kept = redis.call('HMGET', NODES, 'r:' .. s.id, 'u:' .. s.id) end
 local parentContext = parent and parent.context or ''
 local flags = (new and 'n' or '') .. (retry and 'r' or '') .. (goesOn and 'g' or '') .. (treeMade and 't' or '')
-return reply('ok', s.id, encode(NODE, s), encode(STATE, s), kept[1] or '', kept[2] or '', parentContext,
-	r.id, int(r.gen), flags, pack(others), int(till))
+return reply('ok', s.id, encodeNode(s), encodeState(s), kept[1] or '', kept[2] or '', parentContext,
+	r.id, r.gen, flags, pack(others), till)

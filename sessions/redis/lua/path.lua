@@ -5,13 +5,13 @@
 -- Returns after the six of reply the path, packed: id, agent …
 
 local a = arguments({'root', 'agent', 'callerContext', 'siblingOf', 'message', 'task'})
-if not meta then return reply('ok', '') end
+if not meta then return reply('ok', pack({})) end
 
 -- As admit.lua finds its caller; one that it would have to make stands below
 -- the root session and holds nothing itself.
 local sid = meta.main
 local names = a.task ~= '' and id(field('t', a.agent, a.task)) or id(field('m', a.agent, a.message))
-local r = names and run(list(names)[1])
+local r = names and run(decode(names)[1])
 if r and not terminal(r.state) then
 	sid = r.caller
 elseif a.siblingOf ~= '' then
@@ -21,4 +21,4 @@ elseif a.siblingOf ~= '' then
 elseif a.callerContext ~= '' and a.callerContext ~= a.root then
 	sid = id('x' .. a.callerContext) or sid
 end
-return reply('ok', session(sid).path)
+return reply('ok', pack(session(sid).path))

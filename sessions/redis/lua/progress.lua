@@ -18,7 +18,7 @@ if a.run ~= '' then
 	if not r then return reply('missing', 'run') end
 elseif a.task ~= '' then
 	local named = id(field('t', a.agent, a.task))
-	r = named and run(list(named)[1])
+	r = named and run(decode(named)[1])
 end
 sid = a.session
 if sid == '' then
@@ -61,7 +61,7 @@ if r and a.state == 'active' then
 	if r.state == 'suspended' then
 		r.gen = r.gen + 1
 		resume(s, r, now + r.length, by)
-		if r.held ~= '' then place('+', r, now + r.length) end
+		if r.held then place('+', r, now + r.length) end
 	end
 elseif r and a.state == 'suspended' then
 	if r.state == 'active' then
@@ -71,7 +71,7 @@ elseif r and a.state == 'suspended' then
 			endRun(s, r, {run = r.id, state = 'failed', reason = a.reason ~= '' and a.reason or 'input_required',
 				result = '', usage = ''}, by)
 		else
-			fate(r, 'suspended', '', nil)
+			fate(r, 'suspended', '', false)
 			waits(s, r)
 			s.state = 'suspended'
 			recount(s)
@@ -85,9 +85,9 @@ end
 
 local detach = tonumber(a.detach)
 if r and detach > 0 and r.state == 'active' then
-	r.length, r.detached, r.dirty, dirty = detach, '1', true, true
+	r.length, r.detached, r.dirty, dirty = detach, true, true, true
 	lease(r, now + detach)
-	if r.held ~= '' then place('+', r, now + detach) end
+	if r.held then place('+', r, now + detach) end
 end
 
 return reply('ok')

@@ -16,13 +16,13 @@ local leases = redis.call('ZMSCORE', LEASES, unpack(wanted))
 dirty = true -- whoever renews keeps the tree
 for i, rid in ipairs(wanted) do
 	local till = tonumber(leases[i] or nil)
-	local r = records[i] and decode(RUN, records[i], {id = rid})
-	if r and till and till > now and r.detached == '' and r.gen == tonumber(ARGV[2 * i + 3]) then
+	local r = records[i] and decodeRun(records[i], {id = rid})
+	if r and till and till > now and not r.detached and r.gen == tonumber(ARGV[2 * i + 3]) then
 		lease(r, now + length)
 		if r.length ~= length then
 			r.length, r.dirty, runs[rid] = length, true, r
 		end
-		if r.held ~= '' then place('>', r, now + length) end
+		if r.held then place('>', r, now + length) end
 	end
 end
 return reply('ok')

@@ -24,8 +24,7 @@ if #ARGV > 5 and count > 0 then
 	local above = {}
 	for i = 6, #ARGV do above[ARGV[i]] = true end
 	for _, member in ipairs(redis.call('ZRANGE', KEYS[1], 0, -1)) do
-		local _, session = struct.unpack('<I4c0I4c0', member)
-		if above[session] and member ~= ARGV[4] then count = count - 1 end
+		if above[cmsgpack.unpack(member)[2]] and member ~= ARGV[4] then count = count - 1 end
 	end
 end
 

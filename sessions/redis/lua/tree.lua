@@ -7,9 +7,9 @@
 --       2  how long the tree is kept after its last change, in milliseconds
 --       3… the script's own
 --
--- Replies are flat arrays of strings; the first six are the same everywhere
--- (see reply). Integers stay below 2^53, where Lua's doubles are exact, and are
--- always spelled by int: Lua's own spelling turns to exponents at 1e14.
+-- Integers stay below 2^53, where Lua's doubles are exact. The server spells a
+-- number in a command in full; in a string it must be spelled by int, since
+-- Lua's own spelling turns to exponents at 1e14.
 
 local META, NODES, RUNS, IDS, SEEN, LOG, LEASES, DEADLINES, MADE = unpack(KEYS)
 
@@ -26,72 +26,67 @@ else
 end
 local retain = tonumber(ARGV[2]) -- ms
 
--- Packed lists: each string after its length, four bytes little-endian. Ids may
--- hold any byte, so no separator would do.
+-- Records are MessagePack arrays: it is by far the fastest the server offers,
+-- and holds strings of any bytes. Go reads them in record.go. What is not
+-- there is false. Each has its two functions here, in one order.
 
-local function pack(list)
-	local out = {}
-	for i = 1, #list do
-		local v = list[i]
-		if type(v) == 'number' then v = int(v) end
-		out[2 * i - 1], out[2 * i] = #v, v
-	end
-	return struct.pack('<' .. string.rep('I4c0', #list), unpack(out))
+local pack, decode = cmsgpack.pack, cmsgpack.unpack
+
+-- What never changes of a session. path is {id, agent, …} from the root on.
+local function encodeNode(s)
+	return pack({s.depth, s.ordinal, s.created, s.at, s.parent, s.edge, s.kind, s.agent, s.branch, s.tokens, s.read,
+		s.isolated, s.inherit, s.remote, s.turn, s.source, s.trace, s.path})
 end
 
-local function list(raw)
-	local out, at = {}, 1
-	while at <= #raw do
-		out[#out + 1], at = struct.unpack('<I4c0', raw, at)
-	end
-	return out
+local function decodeNode(raw, s)
+	s.depth, s.ordinal, s.created, s.at, s.parent, s.edge, s.kind, s.agent, s.branch, s.tokens, s.read,
+		s.isolated, s.inherit, s.remote, s.turn, s.source, s.trace, s.path = unpack(decode(raw))
 end
 
--- Records: packed lists of named fields, numbers first. An absent field is
--- empty; an absent number reads as nil. Go reads them in record.go.
-
-local NODE = {numbers = 4, 'depth', 'ordinal', 'created', 'at',
-	'parent', 'edge', 'kind', 'agent', 'branch', 'tokens', 'read',
-	'isolated', 'inherit', 'remote', 'turn', 'source', 'trace', 'path'}
-local STATE = {numbers = 9, 'open', 'out', 'children', 'live', 'ended', 'deadline', 'due', 'updated', 'version',
-	'state', 'reason', 'context', 'owner', 'waiting', 'kept'}
-local RUN = {numbers = 5, 'at', 'started', 'ended', 'gen', 'length',
-	'session', 'caller', 'message', 'task', 'state', 'reason', 'detached', 'held', 'turn'}
-
-local function encode(names, rec)
-	local values = {}
-	for i = 1, #names do values[i] = rec[names[i]] or '' end
-	return pack(values)
+-- What does. live counts children; due is the deadline that stands in
+-- DEADLINES; waiting are the runs that wait; kept names what of "r", "u" is there.
+local function encodeState(s)
+	return pack({s.open, s.out, s.children, s.live, s.ended, s.deadline, s.due, s.updated, s.version,
+		s.state, s.reason, s.context, s.owner, s.waiting, s.kept})
 end
 
-local function decode(names, raw, rec)
-	local values = {struct.unpack('<' .. string.rep('I4c0', #names), raw)}
-	for i = 1, #names do
-		local v = values[i]
-		if i <= names.numbers then v = tonumber(v) end
-		rec[names[i]] = v
-	end
-	return rec
+local function decodeState(raw, s)
+	s.open, s.out, s.children, s.live, s.ended, s.deadline, s.due, s.updated, s.version,
+		s.state, s.reason, s.context, s.owner, s.waiting, s.kept = unpack(decode(raw))
+end
+
+-- A run. length is that of its lease; held the agent whose cap it counts
+-- against, or false; turn that of the call that holds it.
+local function encodeRun(r)
+	return pack({r.at, r.started, r.ended, r.gen, r.length, r.session, r.caller, r.message, r.task, r.state, r.reason,
+		r.detached, r.held, r.turn})
+end
+
+local function decodeRun(raw, r)
+	r.at, r.started, r.ended, r.gen, r.length, r.session, r.caller, r.message, r.task, r.state, r.reason,
+		r.detached, r.held, r.turn = unpack(decode(raw))
+	return r
 end
 
 local function terminal(state) return state == 'completed' or state == 'failed' or state == 'expired' end
 
--- The tree itself. meta is nil when there is none.
+-- The tree itself. meta is nil when there is none; dirty says that it changed.
 
-local FIELDS = {numbers = 11, 'seq', 'last', 'token', 'sessions', 'live', 'depth', 'errors', 'due', 'fresh', 'bound', 'started',
-	'principal', 'catchAll', 'main', 'agents', 'root'}
 local meta, dirty
 
 do
-	local got = redis.call('HMGET', META, unpack(FIELDS))
-	if got[1] then
-		meta = {}
-		for i = 1, #FIELDS do meta[FIELDS[i]] = i <= FIELDS.numbers and tonumber(got[i]) or got[i] end
+	local m = redis.call('HMGET', META, 'seq', 'last', 'token', 'sessions', 'live', 'depth', 'errors', 'due',
+		'fresh', 'bound', 'started', 'principal', 'catchAll', 'main', 'agents')
+	if m[1] then
+		meta = {seq = tonumber(m[1]), last = tonumber(m[2]), token = tonumber(m[3]), sessions = tonumber(m[4]),
+			live = tonumber(m[5]), depth = tonumber(m[6]), errors = tonumber(m[7]), due = tonumber(m[8]),
+			fresh = tonumber(m[9]), bound = tonumber(m[10]), started = tonumber(m[11]),
+			principal = m[12], catchAll = m[13], main = m[14], agents = decode(m[15])}
 	end
 end
 
-local function begin(root, principal, catchAll)
-	meta = {root = root, principal = principal, catchAll = catchAll, main = '', agents = '', new = true,
+local function begin(principal, catchAll)
+	meta = {principal = principal, catchAll = catchAll, main = '', agents = {}, new = true,
 		seq = 0, last = 0, token = 1, sessions = 0, live = 0, depth = 0, errors = 0,
 		due = NEVER, fresh = now, bound = now, started = now}
 end
@@ -104,7 +99,7 @@ local function field(kind, agent, id) return kind .. #agent .. ':' .. agent .. i
 
 local function lookUp(fields)
 	local got = redis.call('HMGET', IDS, unpack(fields))
-	for i, f in ipairs(fields) do ids[f] = got[i] end
+	for i = 1, #fields do ids[fields[i]] = got[i] end
 end
 
 local function id(f)
@@ -139,7 +134,9 @@ local function load(wanted)
 	for i, sid in ipairs(want) do
 		local static, state = got[2 * i - 1], got[2 * i]
 		if static and state then
-			local s = decode(STATE, state, decode(NODE, static, {id = sid}))
+			local s = {id = sid}
+			decodeNode(static, s)
+			decodeState(state, s)
 			s.counted = live(s)
 			sessions[sid] = s
 		end
@@ -154,7 +151,7 @@ end
 local function run(rid)
 	if runs[rid] == nil then
 		local raw = redis.call('HGET', RUNS, rid)
-		runs[rid] = raw and decode(RUN, raw, {id = rid})
+		runs[rid] = raw and decodeRun(raw, {id = rid})
 	end
 	return runs[rid]
 end
@@ -165,7 +162,7 @@ local function recount(s)
 	if is == s.counted then return end
 	s.counted = is
 	local step = is and 1 or -1
-	if s.kind ~= 'main' then meta.live = meta.live + step end
+	if s.kind ~= 'main' then meta.live, dirty = meta.live + step, true end
 	if s.parent ~= '' then
 		local parent = session(s.parent)
 		parent.live = parent.live + step
@@ -177,6 +174,7 @@ end
 local function fate(r, state, reason, at)
 	if r.state == 'failed' then meta.errors = meta.errors - 1 end
 	if state == 'failed' then meta.errors = meta.errors + 1 end
+	dirty = true
 	r.state, r.reason, r.ended, r.dirty = state, reason, at, true
 end
 
@@ -188,9 +186,9 @@ local function quote(s) return cjson.encode(s) end
 -- it has: times never go backwards in a log.
 local function append(s, by, eid, typ, payload)
 	local at = math.max(now, meta.last)
-	if redis.call('HSETNX', SEEN, eid, int(meta.seq + 1)) == 0 then return at end
+	if redis.call('HSETNX', SEEN, eid, meta.seq + 1) == 0 then return at end
 	meta.seq, meta.last, dirty = meta.seq + 1, at, true
-	redis.call('XADD', LOG, int(meta.seq) .. '-1', 'id', eid, 'at', int(at), 'type', typ, 'session', s.id,
+	redis.call('XADD', LOG, int(meta.seq) .. '-1', 'id', eid, 'at', at, 'type', typ, 'session', s.id,
 		'branch', s.branch, 'tokens', s.tokens, 'turn', by.turn, 'trace', by.trace, 'payload', payload)
 	s.version, s.updated, s.dirty = meta.seq, at, true
 	return at
@@ -198,8 +196,8 @@ end
 
 -- What the caller has to do in other slots once this script is done.
 
-local places = {}   -- agent's places: op, agent, run, session, lease …
-local bindings = {} -- ids that belong to this tree: kind, agent, id, "1" if the tree has just learnt it …
+local places = {}   -- at capped agents: op, agent, run, session, end of the lease; five by five
+local bindings = {} -- ids that belong to the tree: kind, agent, id, whether it has just learnt it; four by four
 
 local function place(op, r, lease)
 	local p = places
@@ -208,7 +206,7 @@ end
 
 local function bind(kind, agent, bound, new)
 	local b = bindings
-	b[#b + 1], b[#b + 2], b[#b + 3], b[#b + 4] = kind, agent, bound, new and '1' or ''
+	b[#b + 1], b[#b + 2], b[#b + 3], b[#b + 4] = kind, agent, bound, new
 end
 
 -- nameContext makes s the session that a context means: the first stays,
@@ -229,7 +227,7 @@ end
 -- Runs open and close.
 
 local function lease(r, at)
-	redis.call('ZADD', LEASES, int(at), r.id)
+	redis.call('ZADD', LEASES, at, r.id)
 	if at < meta.due then meta.due, dirty = at, true end
 end
 
@@ -240,7 +238,7 @@ local function outBy(r, step)
 end
 
 local function open(s, r, till)
-	fate(r, 'active', '', nil)
+	fate(r, 'active', '', false)
 	s.open, s.dirty = s.open + 1, true
 	outBy(r, 1)
 	lease(r, till)
@@ -252,20 +250,19 @@ local function close(s, r)
 	s.open, s.dirty = s.open - 1, true
 	outBy(r, -1)
 	redis.call('ZREM', LEASES, r.id)
-	if r.held ~= '' then place('-', r, 0) end
+	if r.held then place('-', r, 0) end
 end
 
--- waiting keeps the list of runs that wait in s.
 local function waits(s, r)
-	s.waiting, s.dirty = s.waiting .. pack({r.id}), true
+	s.waiting[#s.waiting + 1], s.dirty = r.id, true
 end
 
 local function waitsNoMore(s, r)
 	local rest = {}
-	for _, rid in ipairs(list(s.waiting)) do
+	for _, rid in ipairs(s.waiting) do
 		if rid ~= r.id then rest[#rest + 1] = rid end
 	end
-	s.waiting, s.dirty = pack(rest), true
+	s.waiting, s.dirty = rest, true
 end
 
 -- resume lets a run that waits go on. Its gen is the new one already.
@@ -307,7 +304,7 @@ local function endRun(s, r, e, by)
 	local at = append(s, by, outcome('run/' .. r.id, e), 'run.ended', endPayload(e))
 	fate(r, e.state, e.reason, at)
 	keep(s, e)
-	if s.state == 'suspended' and s.waiting == '' then s.state = 'active' end
+	if s.state == 'suspended' and #s.waiting == 0 then s.state = 'active' end
 	s.dirty = true
 	recount(s)
 end
@@ -317,8 +314,8 @@ local function endSession(s, r, typ, e, by)
 	local at = append(s, by, outcome('ended/' .. s.id, e), typ, endPayload(e))
 	s.state, s.reason, s.ended = e.state, e.reason, at
 	if r then fate(r, e.state, e.reason, at) end
-	for _, rid in ipairs(list(s.waiting)) do fate(run(rid), e.state, e.reason, at) end
-	s.waiting, s.dirty = '', true
+	for _, rid in ipairs(s.waiting) do fate(run(rid), e.state, e.reason, at) end
+	s.waiting, s.dirty = {}, true
 	keep(s, e)
 	recount(s)
 end
@@ -326,7 +323,7 @@ end
 -- finish ends run r as e says, and its session too if that ends with its last
 -- run. gen is that of the grant of whoever tells.
 local function finish(s, r, e, gen, by)
-	local ends = s.isolated == '1' or s.kind == 'worker'
+	local ends = s.isolated or s.kind == 'worker'
 	local lost = e.state == 'failed' and e.reason == 'lost'
 	local guessed = r.state == 'failed' and r.reason == 'lost'
 	if lost and gen ~= r.gen then return end -- a newer call holds the run
@@ -347,11 +344,11 @@ end
 local function schedule()
 	for sid, s in pairs(sessions) do
 		if s and s.dirty then
-			local due = nil
+			local due = false
 			if s.open == 0 and not terminal(s.state) and s.kind ~= 'main' then due = s.deadline end
 			if due ~= s.due then
 				if due then
-					redis.call('ZADD', DEADLINES, int(due), sid)
+					redis.call('ZADD', DEADLINES, due, sid)
 					if due < meta.due then meta.due, dirty = due, true end
 				else
 					redis.call('ZREM', DEADLINES, sid)
@@ -366,14 +363,14 @@ end
 -- renewed, then the sessions past their deadline.
 local function lapse(most)
 	if now < meta.due then return end
-	for _, rid in ipairs(redis.call('ZRANGEBYSCORE', LEASES, '-inf', int(now), 'LIMIT', 0, most)) do
+	for _, rid in ipairs(redis.call('ZRANGEBYSCORE', LEASES, '-inf', now, 'LIMIT', 0, most)) do
 		local r = run(rid)
 		local s = session(r.session)
 		finish(s, r, {run = rid, state = 'failed', reason = 'lost', result = '', usage = ''}, r.gen,
 			{turn = r.turn, trace = ''})
 	end
 	schedule()
-	for _, sid in ipairs(redis.call('ZRANGEBYSCORE', DEADLINES, '-inf', int(now), 'LIMIT', 0, most)) do
+	for _, sid in ipairs(redis.call('ZRANGEBYSCORE', DEADLINES, '-inf', now, 'LIMIT', 0, most)) do
 		local s = session(sid)
 		endSession(s, nil, 'session.expired', {state = 'expired', reason = '', result = '', usage = ''},
 			{turn = s.turn, trace = ''})
@@ -394,52 +391,53 @@ local function flush()
 	local nodes, changed, fields = {}, {}, {}
 	for sid, s in pairs(sessions) do
 		if s and s.dirty then
-			if s.new then nodes[#nodes + 1], nodes[#nodes + 2] = 'n:' .. sid, encode(NODE, s) end
-			nodes[#nodes + 1], nodes[#nodes + 2] = 'v:' .. sid, encode(STATE, s)
+			if s.new then nodes[#nodes + 1], nodes[#nodes + 2] = 'n:' .. sid, encodeNode(s) end
+			nodes[#nodes + 1], nodes[#nodes + 2] = 'v:' .. sid, encodeState(s)
 		end
 	end
 	for rid, r in pairs(runs) do
-		if r and r.dirty then changed[#changed + 1], changed[#changed + 2] = rid, encode(RUN, r) end
+		if r and r.dirty then changed[#changed + 1], changed[#changed + 2] = rid, encodeRun(r) end
 	end
 	for f in pairs(named) do fields[#fields + 1], fields[#fields + 2] = f, ids[f] end
 	if #nodes > 0 then redis.call('HSET', NODES, unpack(nodes)) end
 	if #changed > 0 then redis.call('HSET', RUNS, unpack(changed)) end
 	if #fields > 0 then redis.call('HSET', IDS, unpack(fields)) end
+	if not dirty then return '' end
 
-	local upkeep = ''
+	local upkeep, keep = '', meta.new
+	if not meta.new then
+		if now - meta.fresh > retain * 10 then -- µs in 1 % of ms
+			meta.fresh, upkeep, keep = now, 'f', true
+		end
+		if now - meta.bound > retain * 250 then upkeep = upkeep .. 'b' end
+	end
+	redis.call('HSET', META, 'seq', meta.seq, 'last', meta.last, 'token', meta.token, 'sessions', meta.sessions,
+		'live', meta.live, 'depth', meta.depth, 'errors', meta.errors, 'due', meta.due, 'fresh', meta.fresh)
+	if meta.moreAgents then redis.call('HSET', META, 'agents', pack(meta.agents)) end
 	if meta.new then
+		redis.call('HSET', META, 'bound', meta.bound, 'started', meta.started, 'principal', meta.principal,
+			'catchAll', meta.catchAll, 'main', meta.main)
 		-- Sets that run empty lose their key and with it their life: these stay.
 		redis.call('ZADD', LEASES, '+inf', '')
 		redis.call('ZADD', DEADLINES, '+inf', '')
-	elseif dirty and now - meta.fresh > retain * 10 then -- µs in 1 % of ms
-		meta.fresh, upkeep = now, 'f'
 	end
-	if dirty and now - meta.bound > retain * 250 then upkeep = upkeep .. 'b' end
-	if dirty then
-		local last = meta.new and #FIELDS or 9 -- up to fresh: the rest never changes
-		local values = {}
-		for i = 1, last do
-			local v = meta[FIELDS[i]]
-			values[2 * i - 1], values[2 * i] = FIELDS[i], i <= FIELDS.numbers and int(v) or v
-		end
-		if meta.moreAgents then values[#values + 1], values[#values + 2] = 'agents', meta.agents end
-		redis.call('HSET', META, unpack(values))
-	end
-	if meta.new or upkeep ~= '' and upkeep ~= 'b' then
-		for _, key in ipairs(KEYS) do redis.call('PEXPIRE', key, int(retain)) end
+	if keep then
+		for _, key in ipairs(KEYS) do redis.call('PEXPIRE', key, retain) end
 	end
 	return upkeep
 end
 
--- reply is {status, upkeep, started, principal, places, bindings, the script's own …}.
+-- reply is what every script returns: status, upkeep (see flush), start of the
+-- tree, its principal, places and bindings (packed), then the script's own.
 local function reply(status, ...)
-	local upkeep = meta and (not meta.new or dirty) and flush() or ''
-	return {status, upkeep, meta and int(meta.started) or '', meta and meta.principal or '', pack(places), pack(bindings), ...}
+	if not meta then return {status, '', 0, '', pack(places), pack(bindings), ...} end
+	local upkeep = (not meta.new or dirty) and flush() or ''
+	return {status, upkeep, meta.started, meta.principal, pack(places), pack(bindings), ...}
 end
 
 -- arguments names ARGV from the third on.
 local function arguments(names)
 	local a = {}
-	for i, n in ipairs(names) do a[n] = ARGV[i + 2] end
+	for i = 1, #names do a[names[i]] = ARGV[i + 2] end
 	return a
 end

@@ -1,0 +1,74 @@
+package redis
+
+import "github.com/a2a-sidecar/a2a-sidecar/sessions"
+
+// reply is what every script over a tree returns (tree.lua, reply).
+type reply struct {
+	status    string
+	upkeep    string
+	started   int64
+	principal string
+	places    []place
+	bindings  []learnt
+	own       []any // the script's own
+
+	err error // what text and number found wrong
+}
+
+// place is what became of a run's place at a capped agent.
+type place struct {
+	op                  string // "-" given back, "+" taken, ">" held for longer
+	agent, run, session string
+	till                int64
+}
+
+// learnt is an id that belongs to the tree.
+type learnt struct {
+	key sessions.BindingKey
+	new bool // the tree has learnt it just now
+}
+
+// reply reads the outcome of a call of a script over a tree.
+func (c *call) reply() (*reply, error) {
+	values, err := c.Slice()
+	if err != nil {
+		return nil, err
+	}
+	r := &reply{own: values}
+	r.status, r.upkeep, r.started, r.principal = r.text(0), r.text(1), r.number(2), r.text(3)
+	places, bindings := open(r.text(4)), open(r.text(5))
+	for places.more() {
+		r.places = append(r.places, place{places.str(), places.str(), places.str(), places.str(), places.num()})
+	}
+	for bindings.more() {
+		key := sessions.BindingKey{Kind: sessions.BindingKind(bindings.str()), Agent: bindings.str(), ID: bindings.str()}
+		r.bindings = append(r.bindings, learnt{key, bindings.flag()})
+	}
+	for _, err := range []error{r.err, places.err, bindings.err} {
+		if err != nil {
+			return nil, err
+		}
+	}
+	r.own = values[6:]
+	return r, nil
+}
+
+func (r *reply) text(i int) string {
+	if i < len(r.own) {
+		if s, ok := r.own[i].(string); ok {
+			return s
+		}
+	}
+	r.err = errDamaged
+	return ""
+}
+
+func (r *reply) number(i int) int64 {
+	if i < len(r.own) {
+		if n, ok := r.own[i].(int64); ok {
+			return n
+		}
+	}
+	r.err = errDamaged
+	return 0
+}
