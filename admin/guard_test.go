@@ -10,14 +10,14 @@ import (
 	"github.com/a2a-sidecar/a2a-sidecar/sessions"
 )
 
-// status asks a handler for path as described by set, and returns the answer.
-func status(h http.Handler, path string, set func(*http.Request)) *http.Response {
+// ask asks a handler for path as described by set, and returns the answer.
+func ask(h http.Handler, path string, set func(*http.Request)) *httptest.ResponseRecorder {
 	r := httptest.NewRequest(http.MethodGet, path, nil)
 	r.Host = "localhost:8402"
 	set(r)
 	w := httptest.NewRecorder()
 	h.ServeHTTP(w, r)
-	return w.Result()
+	return w
 }
 
 func TestToken(t *testing.T) {
@@ -25,26 +25,26 @@ func TestToken(t *testing.T) {
 	h := admin.New(admin.Options{Reader: broken{sessions.ErrNotFound}, Token: "sesame", Metrics: http.NotFoundHandler()})
 	for _, path := range []string{"/", "/api/v1/trees/r", "/api/v1/sessions/x", "/metrics", "/nowhere"} {
 		for _, auth := range []string{"", "Bearer", "Bearer ", "Bearer sesam", "Bearer sesame2", "Basic sesame", "sesame"} {
-			resp := status(h, path, func(r *http.Request) {
+			resp := ask(h, path, func(r *http.Request) {
 				if auth != "" {
 					r.Header.Set("Authorization", auth)
 				}
 			})
 			problem(t, resp, http.StatusUnauthorized)
-			if resp.Header.Get("WWW-Authenticate") == "" {
+			if resp.Header().Get("WWW-Authenticate") == "" {
 				t.Errorf("%s with Authorization %q: no WWW-Authenticate", path, auth)
 			}
 		}
 		for _, auth := range []string{"Bearer sesame", "bearer  sesame"} {
-			resp := status(h, path, func(r *http.Request) { r.Header.Set("Authorization", auth) })
-			if resp.StatusCode == http.StatusUnauthorized {
+			resp := ask(h, path, func(r *http.Request) { r.Header.Set("Authorization", auth) })
+			if resp.Code == http.StatusUnauthorized {
 				t.Errorf("%s with Authorization %q = 401, want it let in", path, auth)
 			}
 		}
 	}
 	for _, path := range []string{"/healthz", "/readyz"} {
-		if resp := status(h, path, func(*http.Request) {}); resp.StatusCode != http.StatusOK {
-			t.Errorf("%s without a token = %d, want 200", path, resp.StatusCode)
+		if resp := ask(h, path, func(*http.Request) {}); resp.Code != http.StatusOK {
+			t.Errorf("%s without a token = %d, want 200", path, resp.Code)
 		}
 	}
 }
@@ -82,9 +82,9 @@ func TestHost(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			h := admin.New(admin.Options{Reader: broken{sessions.ErrNotFound}, Addr: tt.bound, Hosts: tt.hosts})
-			resp := status(h, "/", func(r *http.Request) { r.Host = tt.host })
-			if got := resp.StatusCode == http.StatusOK; got != tt.want {
-				t.Errorf("Host %q = %d, want it let in: %t", tt.host, resp.StatusCode, tt.want)
+			resp := ask(h, "/", func(r *http.Request) { r.Host = tt.host })
+			if got := resp.Code == http.StatusOK; got != tt.want {
+				t.Errorf("Host %q = %d, want it let in: %t", tt.host, resp.Code, tt.want)
 			}
 			if !tt.want {
 				problem(t, resp, http.StatusMisdirectedRequest)
@@ -107,15 +107,15 @@ func TestOrigin(t *testing.T) {
 		"http://localhost:8402.evil": false,
 		"http://[":                   false,
 	} {
-		resp := status(h, "/", func(r *http.Request) { r.Header["Origin"] = []string{origin} })
-		if got := resp.StatusCode == http.StatusOK; got != want {
-			t.Errorf("Origin %q = %d, want it let in: %t", origin, resp.StatusCode, want)
+		resp := ask(h, "/", func(r *http.Request) { r.Header["Origin"] = []string{origin} })
+		if got := resp.Code == http.StatusOK; got != want {
+			t.Errorf("Origin %q = %d, want it let in: %t", origin, resp.Code, want)
 		}
 		if !want {
 			problem(t, resp, http.StatusForbidden)
 		}
 	}
-	resp := status(h, "/", func(r *http.Request) {
+	resp := ask(h, "/", func(r *http.Request) {
 		r.Header["Origin"] = []string{"http://localhost:8402", "https://attacker.example"}
 	})
 	problem(t, resp, http.StatusForbidden)
@@ -126,7 +126,7 @@ func TestSecurityHeaders(t *testing.T) {
 	t.Parallel()
 	h := admin.New(admin.Options{Reader: broken{sessions.ErrNotFound}})
 	for _, host := range []string{"localhost", "attacker.example"} {
-		resp := status(h, "/healthz", func(r *http.Request) { r.Host = host })
+		resp := ask(h, "/healthz", func(r *http.Request) { r.Host = host })
 		for name, want := range map[string]string{
 			"X-Content-Type-Options":       "nosniff",
 			"Cache-Control":                "no-store",
@@ -134,11 +134,11 @@ func TestSecurityHeaders(t *testing.T) {
 			"Cross-Origin-Resource-Policy": "same-origin",
 			"Referrer-Policy":              "no-referrer",
 		} {
-			if got := resp.Header.Get(name); got != want {
+			if got := resp.Header().Get(name); got != want {
 				t.Errorf("%s for %s = %q, want %q", name, host, got, want)
 			}
 		}
-		if got := resp.Header.Get("Access-Control-Allow-Origin"); got != "" {
+		if got := resp.Header().Get("Access-Control-Allow-Origin"); got != "" {
 			t.Errorf("Access-Control-Allow-Origin = %q, want none", got)
 		}
 	}

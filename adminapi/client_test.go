@@ -193,11 +193,11 @@ func ExampleClient() {
 		if root != "conversation/42" {
 			w.Header().Set("Content-Type", "application/problem+json")
 			w.WriteHeader(http.StatusNotFound)
-			fmt.Fprint(w, `{"status":404,"detail":"there is no such tree"}`)
+			_, _ = io.WriteString(w, `{"status":404,"detail":"there is no such tree"}`)
 			return
 		}
 		w.Header().Set("Content-Type", "application/json")
-		fmt.Fprint(w, `{"root":"conversation/42","sessions":[{"branch":"coordinator","state":"active"},{"branch":"coordinator.worker@1","state":"completed"}]}`)
+		_, _ = io.WriteString(w, `{"root":"conversation/42","sessions":[{"branch":"coordinator","state":"active"},{"branch":"coordinator.worker@1","state":"completed"}]}`)
 	}))
 	defer srv.Close()
 

@@ -94,8 +94,8 @@ func parse(args []string, stderr io.Writer) (options, error) {
 	f := flag.NewFlagSet("bench", flag.ContinueOnError)
 	f.SetOutput(stderr)
 	f.BoolVar(&short, "short", false, "less of everything: half a minute instead of three")
-	f.IntVar(&o.rounds, "rounds", 5, "rounds; 3 if short")
-	f.DurationVar(&o.duration, "duration", 3*time.Second, "length of one measurement; 800ms if short")
+	f.IntVar(&o.rounds, "rounds", 9, "rounds; 3 if short")
+	f.DurationVar(&o.duration, "duration", 1500*time.Millisecond, "length of one measurement; 600ms if short")
 	f.IntVar(&o.conns, "c", 16, "connections that call without pause, for throughput")
 	f.IntVar(&o.rate, "rate", 500, "calls per second at which latency is measured")
 	f.IntVar(&o.tree, "tree", 11, "calls that share a root context: the fan-out of one conversation")
@@ -114,7 +114,7 @@ func parse(args []string, stderr io.Writer) (options, error) {
 		o.rounds = 3
 	}
 	if short && !set["duration"] {
-		o.duration = 800 * time.Millisecond
+		o.duration = 600 * time.Millisecond
 	}
 	o.json = output == "json"
 	o.only = map[string]bool{}

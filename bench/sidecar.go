@@ -73,10 +73,10 @@ func addProfiling(ctx context.Context, dir string) (overlay string, err error) {
 	return overlay, os.WriteFile(overlay, b, 0o600)
 }
 
-// config has everything on, and no cap in reach. It is JSON, which is YAML.
+// configFor has everything on, and no cap in reach. It is JSON, which is YAML.
 // A place that a caller queues for would measure the cap, so caps are checked
 // against a million.
-func config(agentURL, store string) ([]byte, error) {
+func configFor(agentURL, store string) ([]byte, error) {
 	const never = 1_000_000
 	type object map[string]any
 	return json.Marshal(object{
@@ -99,7 +99,7 @@ type sidecar struct {
 }
 
 func startSidecar(ctx context.Context, dir, name, bin, agentURL, store string) (*sidecar, error) {
-	b, err := config(agentURL, store)
+	b, err := configFor(agentURL, store)
 	if err != nil {
 		return nil, err
 	}

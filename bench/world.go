@@ -136,16 +136,13 @@ func (t *target) settle(ctx context.Context) {
 		most = 10 * time.Second
 	)
 	before, idle := t.used(), 0
-	for began := time.Now(); before != nil && idle < 3 && time.Since(began) < most; {
+	for began := time.Now(); len(before) > 0 && idle < 2 && time.Since(began) < most; {
 		if !pause(ctx, nil, look) {
 			return
 		}
 		now := t.used()
-		if now == nil {
-			return
-		}
 		idle++
-		for i := range now {
+		for i := range min(len(now), len(before)) {
 			if now[i] != before[i] {
 				idle = 0
 			}

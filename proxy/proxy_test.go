@@ -8,6 +8,7 @@ import (
 	"net/http/httptest"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -141,31 +142,32 @@ type world struct {
 
 func newWorld(t *testing.T, agents ...proxy.Agent) *world {
 	t.Helper()
-	return newWorldWith(t, func(*proxy.Options) {}, agents...)
+	return newWorldWith(t, func(*sessions.Options, *proxy.Options) {}, agents...)
 }
 
 // newWorldWith lets the test change the options.
-func newWorldWith(t *testing.T, change func(*proxy.Options), agents ...proxy.Agent) *world {
+func newWorldWith(t *testing.T, change func(*sessions.Options, *proxy.Options), agents ...proxy.Agent) *world {
 	t.Helper()
 	log := slog.New(slog.DiscardHandler)
-	store := storetest.NewModel(time.Now)
-	record, err := sessions.New(t.Context(), sessions.Options{
-		Store: store, Local: "coordinator", Owner: "test", CatchAll: "0198c0de-0000-7000-8000-000000000000",
+	recording := sessions.Options{
+		Store: storetest.NewModel(time.Now), Local: "coordinator", Owner: "test", CatchAll: "0198c0de-0000-7000-8000-000000000000",
 		Content: sessions.Content{Keep: sessions.KeepText, MaxBytes: 16 << 10}, OnStoreDown: sessions.StoreDownLocal, Logger: log,
-	})
+	}
+	opts := proxy.Options{
+		Agents: agents, MaxBody: maxBody, Logger: log,
+		Tracer: tracenoop.NewTracerProvider(), Meter: noop.NewMeterProvider(), Propagator: propagation.TraceContext{},
+	}
+	change(&recording, &opts)
+	record, err := sessions.New(t.Context(), recording)
 	if err != nil {
 		t.Fatal(err)
 	}
-	opts := proxy.Options{
-		Agents: agents, Record: record, MaxBody: maxBody, Logger: log,
-		Tracer: tracenoop.NewTracerProvider(), Meter: noop.NewMeterProvider(), Propagator: propagation.TraceContext{},
-	}
-	change(&opts)
+	opts.Record = record
 	p, err := proxy.New(opts)
 	if err != nil {
 		t.Fatalf("New = %v", err)
 	}
-	w := &world{Server: httptest.NewServer(p), store: store, record: record, proxy: p}
+	w := &world{Server: httptest.NewServer(p), store: recording.Store, record: record, proxy: p}
 	w.close = sync.OnceFunc(func() {
 		w.Close()
 		p.Close()
@@ -316,3 +318,16 @@ func (w *world) state(t *testing.T, root string, want lineage.State, reason stri
 		return err == nil && len(all) == 2 && all[1].State == want && all[1].Reason == reason
 	})
 }
+
+func itoa(n int) string { return strconv.Itoa(n) }
+
+// brokenStore is a store that answers no longer.
+type brokenStore struct{ sessions.Store }
+
+func (brokenStore) Apply(_ context.Context, ops []*sessions.Op) {
+	for _, op := range ops {
+		op.Err = sessions.ErrUnavailable
+	}
+}
+
+func (brokenStore) Ping(context.Context) error { return sessions.ErrUnavailable }

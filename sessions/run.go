@@ -42,7 +42,7 @@ type Run struct {
 	contextID string
 
 	mu      sync.Mutex // guards the fields below
-	gen     int // under which the run may be told lost: known at the end
+	gen     int        // under which the run may be told lost: known at the end
 	ended   bool
 	settled bool               // the agent said how the run ended, or that it waits
 	working bool               // the agent said last that it is at work

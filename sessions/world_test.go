@@ -62,7 +62,11 @@ func (s *shaky) Apply(ctx context.Context, ops []*sessions.Op) {
 		case <-ctx.Done():
 		}
 	}
-	if err := s.fault(); err != nil {
+	err := s.fault()
+	if ctx.Err() != nil {
+		err = errDown
+	}
+	if err != nil {
 		for _, op := range ops {
 			op.Err = err
 		}
@@ -105,7 +109,14 @@ func (s *shaky) Renew(ctx context.Context, runs []sessions.RunRef, lease time.Du
 	return s.Model.Renew(ctx, runs, lease)
 }
 
-func (s *shaky) Ping(context.Context) error { return s.fault() }
+func (s *shaky) Ping(context.Context) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.down || s.hung != nil {
+		return errDown
+	}
+	return nil
+}
 
 // world is a record over a store of its own, in a bubble of time.
 type world struct {

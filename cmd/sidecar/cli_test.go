@@ -205,7 +205,7 @@ func TestFailures(t *testing.T) {
 		srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Type", "application/problem+json")
 			w.WriteHeader(status)
-			fmt.Fprintf(w, `{"detail":"no: %s\u001b[2J"}`, reason)
+			_, _ = fmt.Fprintf(w, `{"detail":"no: %s\u001b[2J"}`, reason)
 		}))
 		t.Cleanup(srv.Close)
 		return srv.URL

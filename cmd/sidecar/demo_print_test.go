@@ -1,7 +1,6 @@
 package main
 
 import (
-	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -15,8 +14,6 @@ import (
 	"github.com/a2a-sidecar/a2a-sidecar/adminapi"
 	"github.com/a2a-sidecar/a2a-sidecar/lineage"
 )
-
-var updateDemo = flag.Bool("update-demo", false, "write testdata/demo anew")
 
 // fixedOutcome is what the demo shows of 11 calls, at fixed times.
 func fixedOutcome() *demoOutcome {
@@ -90,7 +87,7 @@ func TestDescribeDemo(t *testing.T) {
 				t.Fatal(err)
 			}
 			file := filepath.Join("testdata", "demo", tt.name+".golden")
-			if *updateDemo {
+			if *update {
 				if err := os.WriteFile(file, []byte(got), 0o600); err != nil {
 					t.Fatal(err)
 				}

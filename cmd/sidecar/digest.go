@@ -8,8 +8,10 @@ import (
 	"strings"
 )
 
-// maxQuoted is how many columns of what an agent said a digest shows.
-const maxQuoted = 120
+const (
+	maxQuoted = 120 // columns of what an agent said that a digest shows
+	maxID     = 13  // columns of an id where room is short
+)
 
 // said is the parts of a message or artifact, as the record keeps them.
 type said struct {
@@ -60,7 +62,17 @@ func digest(payload json.RawMessage, room int, st style) string {
 	if g.Open > 0 {
 		ws = append(ws, plural(g.Open, "run")+" at once")
 	}
-	ws = append(ws, words(when(g.Alias, "alias"), prefixed("ctx ", g.ContextID), prefixed("task ", g.TaskID), g.Name, g.MediaType)...)
+	id := func(id string) string {
+		if room > 0 {
+			return st.squeeze(id, maxID)
+		}
+		return id
+	}
+	ws = append(ws, words(when(g.Alias, "alias"), prefixed("task ", id(g.TaskID)))...)
+	if g.TaskID == "" { // a task is in one context, which its session shows
+		ws = append(ws, words(prefixed("ctx ", id(g.ContextID)))...)
+	}
+	ws = append(ws, words(g.Name, g.MediaType)...)
 	if g.MediaType != "" {
 		ws = append(ws, plural(g.Bytes, "byte"))
 	}

@@ -19,7 +19,7 @@ func TestDigest(t *testing.T) {
 			"w worker isolated ctx c1",
 		},
 		{`{"run":"r","caller":"c","messageId":"m","taskId":"t1","method":"message/send","parts":[{"kind":"text","text":"hello"},{"kind":"text","text":"you"}],"partCount":2}`, `task t1 "hello you"`},
-		{`{"run":"r","taskId":"t1","state":"working","message":{"parts":[{"text":"thinking"}],"partCount":1}}`, `working task t1 "thinking"`},
+		{`{"run":"r","taskId":"t1","contextId":"c1","state":"working","message":{"parts":[{"text":"thinking"}],"partCount":1}}`, `working task t1 "thinking"`},
 		{`{"run":"r","state":"failed","reason":"lost"}`, "failed lost"},
 		{`{"state":"completed","result":{"status":"completed","summary":"done"}}`, `completed "done"`},
 		{`{"agent":"w","messageId":"m","reason":"CHILDREN_LIMIT","limit":"maxChildren","value":8,"count":8}`, "w CHILDREN_LIMIT maxChildren 8 of 8"},
@@ -48,6 +48,15 @@ func TestDigestIsShort(t *testing.T) {
 		if got := digest(json.RawMessage(payload), 30, style{}); columns(got) > 30 {
 			t.Errorf("digest in 30 columns has %d", columns(got))
 		}
+	}
+}
+
+// Where room is short, ids leave some for what was said.
+func TestDigestInLittleRoom(t *testing.T) {
+	t.Parallel()
+	payload := `{"taskId":"01a1f8b1-9293-75dd-a48d-d771a795ada1","state":"completed","message":{"parts":[{"text":"all is well"}]}}`
+	if got, want := digest(json.RawMessage(payload), 50, style{}), `completed task 01a1f8…95ada1 "all is well"`; got != want {
+		t.Errorf("digest() = %s, want %s", got, want)
 	}
 }
 

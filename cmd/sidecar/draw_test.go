@@ -120,6 +120,7 @@ func TestDrawTree(t *testing.T) {
 		{"states", everyState(), plainStyle},
 		{"states-200", everyState(), style{width: 200}},
 		{"states-80", everyState(), style{width: 80}},
+		{"states-88", everyState(), style{width: 88}}, // six columns for an id: too few
 		{"states-60", everyState(), style{width: 60}},
 		{"states-200-colour", everyState(), style{width: 200, colour: true}},
 		{"states-80-colour", everyState(), style{width: 80, colour: true}},

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"slices"
 	"strings"
@@ -60,11 +61,16 @@ func (e *env) report(err error) int {
 		return exitDone
 	}
 	text := strings.ReplaceAll(err.Error(), "\n", "; ")
-	fmt.Fprintf(e.stderr, "sidecar: %s\n", clean(text, e.style().ascii))
+	e.tell("sidecar: " + text)
 	if hint := hintFor(err); hint != "" {
-		fmt.Fprintf(e.stderr, "hint: %s\n", clean(hint, e.style().ascii))
+		e.tell("hint: " + hint)
 	}
 	return exitCode(err)
+}
+
+// tell writes a line to standard error.
+func (e *env) tell(line string) {
+	_, _ = io.WriteString(e.stderr, clean(line, e.style().ascii)+"\n") // if this fails there is nobody to tell
 }
 
 func exitCode(err error) int {

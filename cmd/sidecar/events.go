@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -148,22 +149,21 @@ type eventPrinter struct {
 }
 
 func (p *eventPrinter) print(events []lineage.Event) error {
-	var text string
-	for i := range events {
-		if p.output != outputJSON {
+	if p.output != outputJSON {
+		for i := range events {
 			p.branch = max(p.branch, columns(clean(events[i].Branch, p.style.ascii)))
-			continue
 		}
+		return p.env.print(p.draw(events))
+	}
+	var b strings.Builder
+	for i := range events {
 		line, err := encodeJSON(&events[i], "")
 		if err != nil {
 			return err
 		}
-		text += line
+		b.WriteString(line)
 	}
-	if p.output != outputJSON {
-		text = p.draw(events)
-	}
-	return p.env.print(text)
+	return p.env.print(b.String())
 }
 
 // printDocument prints all events as one page.
@@ -190,26 +190,28 @@ const (
 // draw returns a line for each event. Pages are aligned with each other, since
 // what follows is not known yet.
 func (p *eventPrinter) draw(events []lineage.Event) string {
-	st, now := p.style, p.now()
-	var text string
+	var b strings.Builder
 	for i := range events {
-		e := &events[i]
-		kind := clean(e.Type, st.ascii)
-		row := table{}
-		row.add(
-			cell{text: pad(strconv.FormatUint(e.Seq, 10), -seqColumns), sgr: dim},
-			cell{text: st.clock(e.Time, now) + st.local(e.Time).Format(".000"), sgr: dim},
-			cell{text: pad(clean(e.Branch, st.ascii), p.branch)},
-			cell{text: pad(kind, typeColumns), sgr: eventColour(e.Type)},
-		)
-		room := 0
-		if st.width > 0 {
-			room = max(st.width-row.columns()-len(gap), minDigest)
-		}
-		row.rows[0] = append(row.rows[0], cell{text: digest(e.Payload, room, st)})
-		text += row.draw(st)
+		b.WriteString(p.line(&events[i]))
 	}
-	return text
+	return b.String()
+}
+
+func (p *eventPrinter) line(e *lineage.Event) string {
+	st := p.style
+	row := table{}
+	row.add(
+		cell{text: pad(strconv.FormatUint(e.Seq, 10), -seqColumns), sgr: dim},
+		cell{text: st.clock(e.Time, p.now()) + st.local(e.Time).Format(".000"), sgr: dim},
+		cell{text: pad(clean(e.Branch, st.ascii), p.branch)},
+		cell{text: pad(clean(e.Type, st.ascii), typeColumns), sgr: eventColour(e.Type)},
+	)
+	room := 0
+	if st.width > 0 {
+		room = max(st.width-row.columns()-len(gap), minDigest)
+	}
+	row.rows[0] = append(row.rows[0], cell{text: digest(e.Payload, room, st)})
+	return row.draw(st)
 }
 
 // pad fills text up to n columns, on its left if n is negative.

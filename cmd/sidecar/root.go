@@ -34,7 +34,7 @@ func run(ctx context.Context, args []string, lookupEnv func(string) (string, boo
 		lookupEnv: lookupEnv, stdin: stdin, stdout: stdout, stderr: stderr,
 		now: time.Now, output: outputText,
 	}
-	root := newRootCmd(e)
+	root := newRootCmd(e) //nolint:contextcheck // cobra hands ctx to the command
 	root.SetArgs(args)
 	cmd, err := root.ExecuteContextC(ctx)
 	if err != nil && !e.started {

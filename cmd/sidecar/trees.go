@@ -48,9 +48,9 @@ func newTreesCmd(e *env) *cobra.Command {
 		}
 		switch {
 		case len(page.Trees) == 0:
-			fmt.Fprintln(e.stderr, "no trees")
+			e.tell("no trees")
 		case page.Next != "":
-			fmt.Fprintln(e.stderr, "there are more: --limit N shows so many, --limit 0 all")
+			e.tell("there are more: --limit N shows so many, --limit 0 all")
 		}
 		return nil
 	}
@@ -83,8 +83,17 @@ func (e *env) drawTrees(trees []lineage.Tree) string {
 	}
 	st, now := e.style(), e.now()
 	var t table
-	heads := []cell{{text: "ROOT"}, {text: "STATE"}, {text: "SESSIONS", right: true}, {text: "LIVE", right: true},
-		{text: "DEPTH", right: true}, {text: "ERRORS", right: true}, {text: "STARTED"}, {text: "LAST", right: true}, {text: "AGENTS"}}
+	heads := []cell{
+		{text: "ROOT"},
+		{text: "STATE"},
+		{text: "SESSIONS", right: true},
+		{text: "LIVE", right: true},
+		{text: "DEPTH", right: true},
+		{text: "ERRORS", right: true},
+		{text: "STARTED"},
+		{text: "LAST", right: true},
+		{text: "AGENTS"},
+	}
 	for i := range heads {
 		heads[i].sgr = dim
 	}

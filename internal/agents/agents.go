@@ -71,7 +71,8 @@ type Agent struct {
 	server *http.Server
 	alive  context.Context // ends when the agent is to stop working
 	stop   context.CancelFunc
-	served chan error // what Serve ended with
+	drain  func() error // lets answers leave, and then closes the server
+	served chan error   // what Serve ended with
 
 	working sync.WaitGroup
 
@@ -126,6 +127,14 @@ func Start(ctx context.Context, opts Options) (*Agent, error) {
 		Handler:           withHeaders(handler),
 		ReadHeaderTimeout: headerTimeout,
 		ErrorLog:          slog.NewLogLogger(opts.Logger.Handler(), slog.LevelDebug),
+	}
+	a.drain = func() error {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
+		defer cancel()
+		if err := a.server.Shutdown(ctx); err != nil {
+			return errors.Join(err, a.server.Close())
+		}
+		return nil
 	}
 	go func() { a.served <- a.server.Serve(listener) }()
 	return a, nil
@@ -212,12 +221,7 @@ func (a *Agent) Close() error {
 		return nil
 	}
 	a.stop()
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(a.alive), closeTimeout)
-	defer cancel()
-	err := a.server.Shutdown(ctx)
-	if err != nil {
-		err = errors.Join(err, a.server.Close())
-	}
+	err := a.drain()
 	a.working.Wait()
 	if served := <-a.served; !errors.Is(served, http.ErrServerClosed) {
 		err = errors.Join(err, served)

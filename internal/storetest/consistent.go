@@ -201,8 +201,16 @@ func (d *dump) summaryIsRight() error {
 	return nil
 }
 
-// diff is what differs between two values, JSON compared by its meaning.
-func diff(want, got any) string { return cmp.Diff(want, got, sameMeaning...) }
+// diff is what differs between two values, JSON compared by its meaning. Most
+// are equal to the byte as JSON, which takes a tenth of the time to find out.
+func diff(want, got any) string {
+	a, errWant := json.Marshal(want)
+	b, errGot := json.Marshal(got)
+	if errWant == nil && errGot == nil && bytes.Equal(a, b) {
+		return ""
+	}
+	return cmp.Diff(want, got, sameMeaning...)
+}
 
 var sameMeaning = cmp.Options{
 	cmpopts.EquateEmpty(),

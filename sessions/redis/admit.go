@@ -102,8 +102,8 @@ func granted(a *sessions.Admission, r *reply) (sessions.Grant, error) {
 // foresee sets the keys of other slots that a will most likely need.
 func (s *Store) foresee(ctx context.Context, f *flight, a *sessions.Admission) []early {
 	var set []early
-	add := func(key, value string) {
-		set = append(set, early{key: key, value: value, set: f.pipe.SetArgs(ctx, key, value, goredis.SetArgs{
+	add := func(key, value string, binding bool) {
+		set = append(set, early{key: key, value: value, binding: binding, set: f.pipe.SetArgs(ctx, key, value, goredis.SetArgs{
 			Mode: "NX", Get: true, TTL: s.abroad(),
 		})})
 	}
@@ -111,12 +111,12 @@ func (s *Store) foresee(ctx context.Context, f *flight, a *sessions.Admission) [
 	_, keys := ids(&sessions.Op{Admit: a})
 	for _, key := range keys {
 		if !s.bound.is(s.keys.binding(key), a.Root) {
-			add(s.keys.binding(key), pack(a.Root, a.Principal))
+			add(s.keys.binding(key), pack(a.Root, a.Principal), true)
 			known = false
 		}
 	}
 	if !known {
-		add(s.keys.session(a.SessionID), a.Root)
+		add(s.keys.session(a.SessionID), a.Root, false)
 	}
 	return set
 }
@@ -155,7 +155,7 @@ func (b *batch) takeBack(steps []step) {
 				b.owe(st.op, nil, func(ctx context.Context, f *flight) outcome {
 					return f.call(ctx, unclaimScript, []string{e.key}, []any{e.value})
 				})
-			case ours || held == e.value:
+			case e.binding && (ours || held == e.value):
 				s.bound.confirm(e.key, st.root)
 			}
 		}
@@ -164,7 +164,7 @@ func (b *batch) takeBack(steps []step) {
 
 // list makes a tree known, and the sessions that were made in it.
 func (b *batch) list(st *step, r *reply) {
-	others := open(r.text(9))
+	others := unpack(r.text(9))
 	made := others.strings()
 	if others.err != nil {
 		st.op.Err, st.op.Grant = fmt.Errorf("reading a grant: %w", others.err), sessions.Grant{}

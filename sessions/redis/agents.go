@@ -27,8 +27,10 @@ type seat struct {
 // take takes a place for a, if there is one. The tree is asked in any case:
 // it may refuse for a reason that comes first, and a run that goes on needs no
 // new place.
-func (s *Store) take(ctx context.Context, a *sessions.Admission) (seat, error) {
-	taken, err := s.tryTake(ctx, a, nil)
+//
+// f goes with it.
+func (s *Store) take(ctx context.Context, f *flight, a *sessions.Admission) (seat, error) {
+	taken, err := s.tryTake(ctx, f, a, nil)
 	if err != nil || taken.added || taken.count < a.Limits.MaxConcurrent {
 		return taken, err
 	}
@@ -37,17 +39,16 @@ func (s *Store) take(ctx context.Context, a *sessions.Admission) (seat, error) {
 	if err != nil || len(above) == 0 {
 		return taken, err
 	}
-	return s.tryTake(ctx, a, above)
+	return s.tryTake(ctx, s.flight(), a, above)
 }
 
-func (s *Store) tryTake(ctx context.Context, a *sessions.Admission, above []string) (seat, error) {
+func (s *Store) tryTake(ctx context.Context, f *flight, a *sessions.Admission, above []string) (seat, error) {
 	args := []any{
 		s.clock(), millis(s.placesLife(a.Lease)), a.Limits.MaxConcurrent, pack(a.RunID, a.SessionID), a.Lease.Microseconds(),
 	}
 	for _, id := range above {
 		args = append(args, id)
 	}
-	f := s.flight()
 	c := f.call(ctx, takeScript, []string{s.keys.agent(a.Agent)}, args)
 	f.send(ctx)
 	out, err := c.Int64Slice()
@@ -73,7 +74,7 @@ func (s *Store) above(ctx context.Context, a *sessions.Admission) ([]string, err
 	if err != nil {
 		return nil, fault(doing, err)
 	}
-	path := open(r.text(0))
+	path := unpack(r.text(0))
 	var ids []string
 	for path.more() {
 		if id, agent := path.str(), path.str(); agent == a.Agent {

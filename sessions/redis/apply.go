@@ -60,6 +60,7 @@ type step struct {
 // which saves most calls a second flight. It is taken back if it may not.
 type early struct {
 	key, value string
+	binding    bool               // not the key of a session
 	set        *goredis.StatusCmd // SET NX GET: what the key held; Nil: nothing
 }
 
@@ -112,14 +113,11 @@ func (b *batch) carryOut(ctx context.Context, ops []*sessions.Op) {
 	s := b.store
 	var first seat
 	if a := ops[0].Admit; a != nil && a.Limits.MaxConcurrent > 0 {
-		if err := b.pay(ctx); err == nil {
-			first, ops[0].Err = s.take(ctx, a)
-		} else {
-			ops[0].Err = fault("writing what calls before have changed", err)
-		}
+		f := s.flight()
+		b.load(ctx, f) // first of all, places that came free
+		first, ops[0].Err = s.take(ctx, f, a)
 		if ops[0].Err != nil {
 			ops = ops[1:]
-			first = seat{}
 		}
 	}
 
@@ -207,14 +205,6 @@ func (b *batch) load(ctx context.Context, f *flight) {
 		})
 	}
 	b.owed = nil
-}
-
-// pay writes what is owed by now. Its error is one that no op bears.
-func (b *batch) pay(ctx context.Context) error {
-	f := b.store.flight()
-	b.load(ctx, f)
-	f.send(ctx)
-	return ctx.Err()
 }
 
 // finish writes what is owed in the end.

@@ -71,7 +71,7 @@ func (s *Store) Unclaim(ctx context.Context, key sessions.BindingKey, b sessions
 }
 
 func binding(doing, raw string) (sessions.Binding, error) {
-	p := open(raw)
+	p := unpack(raw)
 	b := sessions.Binding{Root: p.str(), Principal: p.str()}
 	if p.err != nil {
 		return sessions.Binding{}, fmt.Errorf("%s: %w", doing, p.err)

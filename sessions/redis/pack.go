@@ -37,7 +37,7 @@ type packed struct {
 	err  error
 }
 
-func open(raw string) *packed {
+func unpack(raw string) *packed {
 	p := &packed{raw: raw, left: 1}
 	p.left = p.array()
 	return p

@@ -2,6 +2,7 @@ package redis
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/a2a-sidecar/a2a-sidecar/sessions"
@@ -24,38 +25,46 @@ func (s *Store) progressArgs(p *sessions.Progress) []any {
 	return args
 }
 
+// renewBatch is how many leases one call of the script prolongs.
+const renewBatch = 1000
+
 // Renew prolongs the leases of runs, and their places at capped agents. It is
 // a change of the trees: while a run is open its tree is kept.
 func (s *Store) Renew(ctx context.Context, runs []sessions.RunRef, lease time.Duration) error {
 	ctx, cancel := s.limit(ctx)
 	defer cancel()
 
-	byRoot := map[string][]any{}
-	var roots []string
+	byRoot := map[string][]sessions.RunRef{}
 	for _, ref := range runs {
-		if byRoot[ref.Root] == nil {
-			roots = append(roots, ref.Root)
-			byRoot[ref.Root] = []any{s.clock(), millis(s.retain), lease.Microseconds()}
-		}
-		byRoot[ref.Root] = append(byRoot[ref.Root], ref.Run, ref.Gen)
+		byRoot[ref.Root] = append(byRoot[ref.Root], ref)
 	}
+	type renewal struct {
+		*call
+		root string
+	}
+	var renewals []renewal
 	f := s.flight()
-	calls := make([]*call, len(roots))
-	for i, root := range roots {
-		calls[i] = f.call(ctx, renewScript, s.keys.tree(root), byRoot[root])
+	for root, refs := range byRoot {
+		for part := range slices.Chunk(refs, renewBatch) {
+			args := []any{s.clock(), millis(s.retain), lease.Microseconds()}
+			for _, ref := range part {
+				args = append(args, ref.Run, ref.Gen)
+			}
+			renewals = append(renewals, renewal{f.call(ctx, renewScript, s.keys.tree(root), args), root})
+		}
 	}
 	f.send(ctx)
 
 	b := &batch{store: s}
 	op := &sessions.Op{} // bears what the writes to other slots run into
-	for i, root := range roots {
-		r, err := calls[i].reply()
+	for _, c := range renewals {
+		r, err := c.reply()
 		if err != nil {
-			op.Err = fault("renewing the leases of tree "+root, err)
+			op.Err = fault("renewing the leases of tree "+c.root, err)
 			continue
 		}
 		b.move(op, r)
-		b.upkeep(op, root, r)
+		b.upkeep(op, c.root, r)
 	}
 	b.finish(ctx)
 	return op.Err

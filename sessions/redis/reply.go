@@ -36,7 +36,7 @@ func (c *call) reply() (*reply, error) {
 	}
 	r := &reply{own: values}
 	r.status, r.upkeep, r.started, r.principal = r.text(0), r.text(1), r.number(2), r.text(3)
-	places, bindings := open(r.text(4)), open(r.text(5))
+	places, bindings := unpack(r.text(4)), unpack(r.text(5))
 	for places.more() {
 		r.places = append(r.places, place{places.str(), places.str(), places.str(), places.str(), places.num()})
 	}

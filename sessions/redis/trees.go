@@ -145,7 +145,7 @@ func summary(root string, meta *goredis.SliceCmd) (lineage.Tree, error) {
 			numbers[i] = n
 		}
 	}
-	agents := open(texts[0])
+	agents := unpack(texts[0])
 	t := lineage.Tree{
 		Root: root, Agents: agents.strings(), CatchAll: texts[1] == "1", State: lineage.TreeIdle,
 		StartedAt: fromMicros(numbers[2]), LastEventAt: fromMicros(numbers[3]), Sessions: int(numbers[4]),

@@ -17,7 +17,8 @@ import (
 
 // BenchmarkApply records whole calls, each an admission of a new isolated
 // session and, a batch later, one progress with two events, the task and the
-// end. Half of each batch of 16 are admissions. One op is one call.
+// end. Half of each batch of 16 are admissions. One op is one call. Trees have
+// 11 calls, as a coordinator makes that asks everyone, or all calls are in one.
 func BenchmarkApply(b *testing.B) {
 	for _, path := range []string{"file", "memory"} {
 		for _, perTree := range []int{11, 1 << 20} {
@@ -33,6 +34,7 @@ func BenchmarkApply(b *testing.B) {
 }
 
 func benchmarkApply(b *testing.B, s sessions.Store, perTree int) {
+	b.Helper()
 	b.ReportAllocs()
 	const calls = 8
 	var ops []*sessions.Op

@@ -39,3 +39,9 @@ func (s *Store) Plans(ctx context.Context) (scans map[string][]string, err error
 	}
 	return scans, nil
 }
+
+// DropIdle is the first half of a sweep: trees go out of sight, their rows stay.
+func (s *Store) DropIdle(ctx context.Context) (int, error) {
+	n, _, err := s.dropIdle(ctx)
+	return n, err
+}

@@ -93,6 +93,7 @@ func (b *batch) tell(t *treeRow, s *sessionRow, r *runRow, p *sessions.Progress)
 		err = b.end(t, s, r, p.Gen, sessions.EndPayload{
 			Run: r.ID, State: p.State, Reason: p.Reason, Result: p.Result, Usage: p.Usage,
 		}, by)
+	case lineage.Expired: // only a deadline makes that
 	}
 	if err == nil && p.Detach > 0 && r.State == lineage.Active {
 		r.owner, r.detached = "", true

@@ -101,7 +101,9 @@ func (s *Store) open(ctx context.Context, opts Options) error {
 		if s.held, err = lockFile(ctx, opts.Path); err != nil {
 			return err
 		}
-		err = s.openWriter(ctx, file+pragmas("journal_mode(WAL)", "synchronous(NORMAL)", "wal_autocheckpoint(8000)"))
+		// Pages are written back seldom: the longer it takes, the more changes to
+		// a page are written back as one. The log is some 32 MB by then.
+		err = s.openWriter(ctx, file+pragmas("journal_mode(WAL)", "synchronous(NORMAL)", "wal_autocheckpoint(8000)", "journal_size_limit(67108864)"))
 		if err != nil {
 			return err
 		}

@@ -30,7 +30,10 @@ func (s *Store) Sweep(ctx context.Context) (dropped int, err error) {
 			err = s.dropClaims(ctx)
 		}
 	}
-	// What an earlier sweep did not get to is dropped now, too.
+	if dropped > 0 {
+		s.log.InfoContext(ctx, "old trees dropped", "trees", dropped)
+	}
+	// What an earlier sweep did not get to is removed now, too.
 	return dropped, errors.Join(err, s.clear(ctx))
 }
 

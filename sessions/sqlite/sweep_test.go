@@ -66,7 +66,11 @@ func TestSweepDropsOldTrees(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer db.Close()
+	t.Cleanup(func() {
+		if err := db.Close(); err != nil {
+			t.Error(err)
+		}
+	})
 	for table, want := range map[string]int{
 		"trees": 2, "sessions": 4, "runs": 2, "bindings": 4, "turns": 2, "dropped": 0, "events": 7,
 		"keys": 10, // of each tree: the root's context twice, the session's twice, the message
@@ -150,4 +154,40 @@ func TestSweepDropsOldClaims(t *testing.T) {
 	sweep(t, s, 1)
 	found(used, false)
 	found(young, false)
+}
+
+// A sweep that was interrupted leaves rows behind, which nobody sees and a
+// later sweep removes.
+func TestSweepInterrupted(t *testing.T) {
+	t.Parallel()
+	clock := newClock()
+	s := open(t, sqlite.Options{Path: sqlite.Memory, Now: clock.now, Retain: time.Hour})
+	old := call("old")
+	g := admit(t, s, old)
+	end(t, s, g)
+	clock.advance(time.Hour)
+	if n, err := s.DropIdle(t.Context()); err != nil || n != 1 {
+		t.Fatalf("DropIdle() = %d, %v, want 1", n, err)
+	}
+	key := sessions.BindingKey{Kind: sessions.BindContext, Agent: "worker", ID: old.ContextID}
+	if b, err := s.Find(t.Context(), key); !errors.Is(err, sessions.ErrNotFound) {
+		t.Errorf("Find(context of old) = %v, %v, want ErrNotFound", b, err)
+	}
+	if _, err := s.Session(t.Context(), g.Session.ID); !errors.Is(err, sessions.ErrNotFound) {
+		t.Errorf("Session(of old) = %v, want ErrNotFound", err)
+	}
+	// Another user's tree takes over root and context.
+	anew := call("old")
+	anew.Principal, anew.ContextID, anew.MessageID = "bob", old.ContextID, old.MessageID
+	if g := admit(t, s, anew); !g.New || g.Retry {
+		t.Errorf("Apply(same message, anew) = %+v, want a new session", g)
+	}
+	sweep(t, s, 0)
+	want := sessions.Binding{Root: "old", Principal: "bob"}
+	if got, err := s.Find(t.Context(), key); err != nil || got != want {
+		t.Errorf("Find(context of old) = %v, %v, want %v", got, err, want)
+	}
+	if got := len(readSessions(t, s, "old")); got != 2 {
+		t.Errorf("Sessions(old) = %d sessions, want 2", got)
+	}
 }
