@@ -168,6 +168,7 @@ func newWorldWith(t *testing.T, change func(*sessions.Options, *proxy.Options), 
 		t.Fatalf("New = %v", err)
 	}
 	w := &world{Server: httptest.NewServer(p), store: recording.Store, record: record, proxy: p}
+	w.Client().Transport.(*http.Transport).DisableCompression = true // bytes are compared
 	w.close = sync.OnceFunc(func() {
 		w.Close()
 		p.Close()

@@ -52,7 +52,7 @@ var refusals = []capped{
 		want10:  `"metadata":{"agent":"worker","count":"1","limit":"maxSessions","parent":"coordinator","value":"1"},"reason":"SESSIONS_LIMIT"}`,
 	},
 	{
-		reason: "LOOP_LIMIT", limits: lineage.Limits{MaxVisits: 1}, before: send10("m0", ""), headers: []string{"x-kagent-parent-context-id", childContext}, code: "-32051",
+		reason: "LOOP_LIMIT", limits: lineage.Limits{MaxVisits: 1}, held: true, headers: []string{"x-kagent-parent-context-id", childContext}, code: "-32051",
 		message: "loop limit reached: agent worker would stand 2 times on the path below session coordinator.worker@1, at most 1 are allowed (maxVisits); retrying does not help",
 		want10:  `"metadata":{"agent":"worker","count":"2","limit":"maxVisits","parent":"coordinator.worker@1","value":"1"},"reason":"LOOP_LIMIT"}`,
 	},

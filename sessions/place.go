@@ -204,33 +204,22 @@ func (r *Record) unclaim(ctx context.Context, key BindingKey, mine Binding) {
 	}
 }
 
-// guess places a call of which the store could not be asked: by what it says
-// itself, and what is remembered of the context that it names.
+// guess places a call about which the store would have to be asked and cannot
+// be: by what the call says of itself, and by what is remembered of the context
+// that it names.
 func (r *Record) guess(c Call) placed {
 	req := c.Request
 	root := cmp.Or(c.Root, c.Parent)
-	if b, ok := r.cache.Get(BindingKey{BindContext, r.opts.Local, c.Parent}); ok && c.Root == "" {
-		root = b.Root
-	}
 	if root == "" && wire.CheckID("adk_session_id", req.SenderSession) == nil {
 		root = req.SenderSession
 	}
-	known := root != ""
 	holder, remembered := r.cache.Get(BindingKey{BindContext, c.Agent.Name, req.ContextID})
-	foreign := remembered && (holder.Principal != c.Principal || known && holder.Root != root)
-	switch {
-	case known:
-	case remembered && !foreign:
-		root = holder.Root
-	case req.ContextID != "" && !foreign:
-		root = req.ContextID
-	default:
-		root = r.catchAll(c).root
-	}
 	answer := contextid.Decide(contextid.Question{
 		Mode: c.Agent.ContextIDs, Isolate: c.Agent.Isolate,
-		TaskID: req.TaskID != "", Named: req.ContextID != "", Foreign: foreign, TreeKnown: known,
+		TaskID: req.TaskID != "", Named: req.ContextID != "", TreeKnown: root != "",
+		Foreign: remembered && holder != Binding{Root: root, Principal: c.Principal},
 	})
+	root = cmp.Or(root, req.ContextID, r.catchAll(c).root)
 	return placed{answer: answer, a: &Admission{
 		Root: root, ContextID: r.contextID(answer, c, root), Caller: Caller{ContextID: c.Parent},
 	}}

@@ -233,6 +233,10 @@ func TestStoreDownGoesOnWhereItWouldHave(t *testing.T) {
 				"isolated":                {message{agent: isolated, root: "root", context: "new"}, "", true, "root", true},
 				"the agent's to make":     {message{agent: bound, root: "root"}, "", true, "root", false},
 				"nothing known":           {message{}, "", true, "", false},
+				"unknown parent":          {message{parent: "p", context: "new"}, "new", false, "p", false},
+				"and another's context":   {message{parent: "p", context: "hers"}, "", true, "p", true},
+				"sender, unknown context": {message{sender: "s", context: "new"}, "new", false, "s", false},
+				"unknown task alone":      {message{task: "t9"}, "", false, "", false},
 			} {
 				run := w.begin(tc.m)
 				if run.Recorded() {
@@ -251,7 +255,7 @@ func TestStoreDownGoesOnWhereItWouldHave(t *testing.T) {
 			}
 		}
 		w.hooks.mu.Lock()
-		if want := 22; w.hooks.unrecorded != want {
+		if want := 2 * 15; w.hooks.unrecorded != want {
 			t.Errorf("told of %d unrecorded calls, want %d", w.hooks.unrecorded, want)
 		}
 		w.hooks.mu.Unlock()
@@ -392,5 +396,43 @@ func TestStateIsWhatTheLogTells(t *testing.T) {
 		a, _ := json.Marshal(sessions.Project("root", w.events("root")))
 		b, _ := json.Marshal(want)
 		same(t, "projection", string(a), string(b))
+	})
+}
+
+func TestHungLookUpEndsWithItsCaller(t *testing.T) {
+	t.Parallel()
+	inWorld(t, nil, func(t *testing.T, w *world) {
+		release := w.hang()
+		ctx, leave := context.WithCancel(t.Context())
+		gone := w.start(ctx, message{root: "root", context: "mine"})
+		leave()
+		if b := <-gone; !errors.Is(b.err, context.Canceled) || b.after != 0 {
+			t.Errorf("Begin() = %v after %v, want context.Canceled at once", b.err, b.after)
+		}
+		stays := <-w.start(t.Context(), message{root: "root", context: "mine"})
+		if stays.err != nil || stays.run.Recorded() || stays.after != sessions.DefaultTimeout {
+			t.Errorf("Begin() = %v, %v after %v, want an unrecorded call after %v", stays.run, stays.err, stays.after, sessions.DefaultTimeout)
+		}
+		release()
+	})
+}
+
+// What the store cannot take, though it is there, is not tried again.
+func TestBrokenProgressIsLogged(t *testing.T) {
+	t.Parallel()
+	inWorld(t, nil, func(t *testing.T, w *world) {
+		run := w.begin(message{root: "root"})
+		w.store.mu.Lock()
+		w.store.faulty = errFaulty
+		w.store.mu.Unlock()
+		w.say(run, task(completed))
+		w.end(run, sessions.Answered)
+		time.Sleep(time.Minute)
+		if got := strings.Count(w.logs.String(), "recording failed"); got != 1 || !strings.Contains(w.logs.String(), run.Lineage().Session) {
+			t.Errorf("logged %d times, want once, with the session:\n%s", got, w.logs)
+		}
+		if err := w.record.Unavailable(); err != nil {
+			t.Errorf("Unavailable() = %v, want nil", err)
+		}
 	})
 }

@@ -93,7 +93,7 @@ func newApp(ctx context.Context, o appOptions) (_ *app, err error) {
 	if err != nil {
 		return nil, err
 	}
-	hooks, err := newHooks(a.tel.Meter)
+	hooks, err := newHooks(context.WithoutCancel(ctx), a.tel.Meter)
 	if err != nil {
 		return nil, err
 	}
@@ -210,7 +210,7 @@ func (a *app) Run(ctx context.Context) error {
 	}
 	select {
 	case <-ctx.Done():
-		a.log.Info("stopping", "open_runs", a.record.Open(), "drain", drainTime)
+		a.log.Info("stopping", "open_runs", a.record.Open(), "drain", drainTime.String())
 	case <-failed:
 	}
 	stopSweeping()

@@ -103,8 +103,9 @@ func contentPolicy(r config.Record) (sessions.Content, error) {
 	return c, nil
 }
 
-// newHooks counts what the record tells.
-func newHooks(provider metric.MeterProvider) (sessions.Hooks, error) {
+// newHooks counts what the record tells. The hooks run where no call's context
+// is at hand: they get ctx.
+func newHooks(ctx context.Context, provider metric.MeterProvider) (sessions.Hooks, error) {
 	m := provider.Meter("github.com/a2a-sidecar/a2a-sidecar/sessions")
 	queue, err := m.Float64Histogram("a2a_sidecar_queue_duration", metric.WithUnit("s"),
 		metric.WithDescription("Time that calls waited for a place, by agent."),
@@ -122,8 +123,6 @@ func newHooks(provider metric.MeterProvider) (sessions.Hooks, error) {
 	if err != nil {
 		return sessions.Hooks{}, err
 	}
-	// The hooks run where no call's context is at hand.
-	ctx := context.Background()
 	at := func(agent string) metric.MeasurementOption {
 		return metric.WithAttributeSet(attribute.NewSet(attribute.String("agent", agent)))
 	}

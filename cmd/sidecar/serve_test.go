@@ -45,7 +45,7 @@ func get(t *testing.T, url string) (int, string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer resp.Body.Close()
+	defer drain(resp)
 	b, err := io.ReadAll(resp.Body)
 	if err != nil {
 		t.Fatal(err)
@@ -53,8 +53,9 @@ func get(t *testing.T, url string) (int, string) {
 	return resp.StatusCode, string(b)
 }
 
-// say sends one message without a context of its own and returns the response.
-func say(t *testing.T, url, messageID string, headers ...string) *http.Response {
+// say sends one message without a context of its own and returns the headers of
+// the answer.
+func say(t *testing.T, url, messageID string, headers ...string) http.Header {
 	t.Helper()
 	body := fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":"SendMessage","params":{"message":{"messageId":%q,"role":"ROLE_USER","parts":[{"text":"private words"}]}}}`, messageID)
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url, strings.NewReader(body))
@@ -69,7 +70,7 @@ func say(t *testing.T, url, messageID string, headers ...string) *http.Response 
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer resp.Body.Close()
+	defer drain(resp)
 	var r reply
 	if err := json.NewDecoder(resp.Body).Decode(&r); err != nil {
 		t.Fatal(err)
@@ -77,7 +78,7 @@ func say(t *testing.T, url, messageID string, headers ...string) *http.Response 
 	if r.Error != nil {
 		t.Fatalf("message %s got error %+v", messageID, r.Error)
 	}
-	return resp
+	return resp.Header
 }
 
 // One conversation keeps one session at a stateful agent, over restarts and
@@ -92,8 +93,8 @@ func TestStableContextSurvivesRestart(t *testing.T) {
 			for range 2 {
 				s := startServe(t, "--store", store, "--agent", "memory="+agent.URL())
 				for _, root := range []string{"chat-1", "chat-2"} {
-					resp := say(t, s.url("memory"), fmt.Sprintf("%s-%d", root, len(contexts[root])), "x-kagent-root-context-id", root)
-					contexts[root] = append(contexts[root], resp.Header.Get("x-sidecar-context-id"))
+					said := say(t, s.url("memory"), fmt.Sprintf("%s-%d", root, len(contexts[root])), "x-kagent-root-context-id", root)
+					contexts[root] = append(contexts[root], said.Get("x-sidecar-context-id"))
 				}
 				s.shutdown(t)
 			}
@@ -127,8 +128,8 @@ func TestCallsGoOnWithoutTheStore(t *testing.T) {
 
 	server.Restart(t)
 	within(t, 20*time.Second, "calls are recorded again", func() bool {
-		resp := say(t, s.url("worker"), fmt.Sprint("after-", time.Now().UnixNano()), "x-kagent-root-context-id", "after-outage")
-		return resp.Header.Get("x-sidecar-session-id") != ""
+		said := say(t, s.url("worker"), fmt.Sprint("after-", time.Now().UnixNano()), "x-kagent-root-context-id", "after-outage")
+		return said.Get("x-sidecar-session-id") != ""
 	})
 }
 

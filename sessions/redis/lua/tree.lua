@@ -250,7 +250,7 @@ local function close(s, r)
 	s.open, s.dirty = s.open - 1, true
 	outBy(r, -1)
 	redis.call('ZREM', LEASES, r.id)
-	
+	if r.held then place('-', r, 0) end
 end
 
 local function waits(s, r)

@@ -1,0 +1,260 @@
+package proxy_test
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/a2a-sidecar/a2a-sidecar/lineage"
+)
+
+// The caller is told where its call ran, and by nobody but the sidecar.
+func TestResponseHeaders(t *testing.T) {
+	t.Parallel()
+	agent := newFake(t, func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("X-Sidecar-Branch", "forged")
+		w.Header().Set("X-Sidecar-Depth", "9")
+		w.Header().Set("X-Agent", "a")
+		w.Header().Add("X-Agent", "b")
+		if b, _ := io.ReadAll(r.Body); strings.Contains(string(b), "Streaming") {
+			streams("data: "+completed10+"\n\n")(w, r)
+			return
+		}
+		says(completed10)(w, r)
+	})
+	a := agentAt("worker", agent.URL)
+	a.Session.Isolate = true
+	w := newWorld(t, a)
+	for i, body := range []string{send10("m1", ""), stream10("m2", "")} {
+		root := "top" + itoa(i)
+		got := w.post(t, body, "x-kagent-root-context-id", root)
+		s := w.session(t, root)
+		want := map[string][]string{
+			"x-sidecar-session-id": {s.ID}, "x-sidecar-context-id": {s.ContextID}, "x-sidecar-root-context-id": {root},
+			"x-sidecar-branch": {"coordinator.worker@1"}, "x-agent": {"a", "b"},
+		}
+		if diff := cmp.Diff(want, values(got.header, "x-")); diff != "" {
+			t.Errorf("headers (-want +got):\n%s", diff)
+		}
+		if i == 0 { // of the first call's task
+			got := w.post(t, `{"jsonrpc":"2.0","id":1,"method":"GetTask","params":{"id":"t1"}}`)
+			if diff := cmp.Diff(want, values(got.header, "x-")); diff != "" {
+				t.Errorf("headers of a call about its task (-want +got):\n%s", diff)
+			}
+		}
+	}
+	got := w.post(t, `{"jsonrpc":"2.0","id":1,"method":"ListTasks"}`)
+	if got.header.Get("X-Sidecar-Session-Id") != "" {
+		t.Errorf("headers of a call that is not recorded: %v", got.header)
+	}
+}
+
+func TestUnaryAnswersPassAsTheyAre(t *testing.T) {
+	t.Parallel()
+	odd := " {\"id\" : 1.0, \"jsonrpc\":\"2.0\",\r\n\"result\":{\"message\":{\"role\":\"ROLE_AGENT\",\"x\":1e400,\"parts\":[{\"text\":\"\\u00fc\\/\"}],\"messageId\":\"r\"}}}\n"
+	for _, tt := range []struct {
+		name    string
+		status  int
+		header  []string
+		body    string
+		state   lineage.State
+		reason  string
+		flushed bool // in pieces of unknown number
+	}{
+		{"JSON", 200, []string{"Content-Type", "application/json"}, odd, lineage.Completed, "", false},
+		{"as 0.3 Go agents call it", 200, []string{"Content-Type", "text/plain; charset=utf-8"}, message03 + "\n", lineage.Completed, "", false},
+		{"chunked", 200, []string{"Content-Type", "application/json"}, odd, lineage.Completed, "", true},
+		{"large", 200, []string{"Content-Type", "application/json"}, strings.Replace(message10, "hello", strings.Repeat("x", 10<<20), 1), lineage.Completed, "", false},
+		{"larger than is read", 200, []string{"Content-Type", "application/json"}, strings.Replace(message10, "hello", strings.Repeat("x", 17<<20), 1), lineage.Completed, "", true},
+		{"JSON-RPC error", 200, []string{"Content-Type", "application/json"}, `{"jsonrpc":"2.0","id":1,"error":{"code":-32001,"message":"no"}}`, lineage.Failed, "agent_error", false},
+		{"HTTP error", 503, []string{"Content-Type", "text/html", "Retry-After", "7"}, "<h1>busy</h1>", lineage.Failed, "agent_error", false},
+		{"HTTP error with a JSON-RPC error", 400, []string{"Content-Type", "application/json"}, `{"jsonrpc":"2.0","id":1,"error":{"code":-32001,"message":"no"}}`, lineage.Failed, "agent_error", false},
+		{"login wanted", 401, []string{"Www-Authenticate", "Bearer"}, "", lineage.Failed, "agent_error", false},
+		{"redirect", 307, []string{"Location", "http://elsewhere/x"}, "", lineage.Completed, "", false},
+		{"accepted", 202, nil, "", lineage.Completed, "", false},
+		{"not JSON", 200, []string{"Content-Type", "text/html"}, "<h1>hello</h1>", lineage.Failed, "malformed_response", false},
+		{"packed though nobody asked", 200, []string{"Content-Type", "application/json", "Content-Encoding", "gzip"}, zipped(message10), lineage.Failed, "malformed_response", false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			agent := newFake(t, func(w http.ResponseWriter, _ *http.Request) {
+				w.Header().Set("Date", "then")
+				for i := 0; i < len(tt.header); i += 2 {
+					w.Header().Set(tt.header[i], tt.header[i+1])
+				}
+				w.WriteHeader(tt.status)
+				half := len(tt.body) / 2
+				_, _ = io.WriteString(w, tt.body[:half])
+				if tt.flushed {
+					_ = http.NewResponseController(w).Flush()
+				}
+				_, _ = io.WriteString(w, tt.body[half:])
+			})
+			w := newWorld(t, isolated("worker", agent.URL))
+			got := w.post(t, send10("m1", ""), "x-kagent-root-context-id", "top")
+			if got.status != tt.status || got.body != tt.body {
+				t.Errorf("answer = %d, %d bytes %.100q; want %d, %d bytes %.100q", got.status, len(got.body), got.body, tt.status, len(tt.body), tt.body)
+			}
+			for i := 0; i < len(tt.header); i += 2 {
+				if got := got.header.Get(tt.header[i]); got != tt.header[i+1] {
+					t.Errorf("header %s = %q, want %q", tt.header[i], got, tt.header[i+1])
+				}
+			}
+			if got := got.header.Get("Date"); got != "then" {
+				t.Errorf("header Date = %q, want the agent's", got)
+			}
+			w.state(t, "top", tt.state, tt.reason)
+		})
+	}
+}
+
+// events is a stream with everything in it that a parser would lose.
+const events = ": hello\n\nid: 1\nevent: message\ndata: {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{\"statusUpdate\":{\"taskId\":\"t1\",\"contextId\":\"c1\",\"status\":{\"state\":\"TASK_STATE_WORKING\"}}}}\n\n" +
+	"retry: 100\r\n: ping\r\nunknown: field\r\ndata:" + completed10 + "\r\n\r\n" +
+	"data: {\"jsonrpc\":\ndata: \"2.0\",\"id\":1,\"result\":{}}\n\n:bye\n\n"
+
+// Streams pass byte for byte, in whatever pieces they come.
+func TestStreamsPassAsTheyAre(t *testing.T) {
+	t.Parallel()
+	for _, size := range []int{1, 2, 7, 64, 4096} {
+		t.Run(itoa(size), func(t *testing.T) {
+			t.Parallel()
+			agent := newFake(t, func(w http.ResponseWriter, _ *http.Request) {
+				w.Header().Set("Content-Type", "text/event-stream; charset=utf-8")
+				for rest := events; rest != ""; {
+					n := min(size, len(rest))
+					_, _ = io.WriteString(w, rest[:n])
+					_ = http.NewResponseController(w).Flush()
+					rest = rest[n:]
+				}
+			})
+			w := newWorld(t, isolated("worker", agent.URL))
+			got := w.post(t, stream10("m1", ""), "x-kagent-root-context-id", "top")
+			if diff := cmp.Diff(events, got.body); diff != "" {
+				t.Errorf("stream (-want +got):\n%s", diff)
+			}
+			if got := got.header.Get("Content-Type"); got != "text/event-stream; charset=utf-8" {
+				t.Errorf("content type = %q", got)
+			}
+			w.state(t, "top", lineage.Completed, "")
+		})
+	}
+}
+
+// An event reaches the caller before the agent says another word.
+func TestStreamsAreNotHeldUp(t *testing.T) {
+	t.Parallel()
+	heard := make(chan struct{})
+	agent := newFake(t, func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "text/event-stream")
+		for i := range 5 {
+			_, _ = fmt.Fprintf(w, "data: {\"event\":%d}\n\n", i)
+			_ = http.NewResponseController(w).Flush()
+			select {
+			case <-heard:
+			case <-r.Context().Done():
+				return
+			}
+		}
+	})
+	w := newWorld(t, agentAt("worker", agent.URL))
+	resp := w.open(t, stream10("m1", ""))
+	in := bufio.NewReader(resp.Body)
+	for i := range 5 {
+		line, err := in.ReadString('\n')
+		if want := fmt.Sprintf("data: {\"event\":%d}\n", i); err != nil || line != want {
+			t.Fatalf("line = %q, %v; want %q", line, err, want)
+		}
+		_, _ = in.ReadString('\n')
+		heard <- struct{}{}
+	}
+}
+
+// open sends a JSON-RPC body to worker and returns the answer unread.
+func (w *world) open(t *testing.T, body string, headers ...string) *http.Response {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, w.URL+"/agents/worker", strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("Content-Type", "application/json")
+	for i := 0; i < len(headers); i += 2 {
+		req.Header.Add(headers[i], headers[i+1])
+	}
+	resp, err := w.Client().Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = resp.Body.Close() })
+	return resp
+}
+
+func TestLargeEventsPass(t *testing.T) {
+	t.Parallel()
+	for _, size := range []int{10 << 20, 17 << 20} { // the second is larger than what is read
+		stream := "data: " + strings.Replace(message10, "hello", strings.Repeat("x", size), 1) + "\n\ndata: " + completed10 + "\n\n"
+		agent := newFake(t, streams(stream))
+		w := newWorld(t, isolated("worker", agent.URL))
+		if got := w.post(t, stream10("m1", ""), "x-kagent-root-context-id", "top"); got.body != stream {
+			t.Errorf("stream of %d bytes came as %d bytes", len(stream), len(got.body))
+		}
+		w.state(t, "top", lineage.Completed, "")
+	}
+}
+
+func TestTrailersPass(t *testing.T) {
+	t.Parallel()
+	agent := newFake(t, func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Trailer", "X-Said")
+		says(message10)(w, r)
+		w.Header().Set("X-Said", "before")
+		w.Header().Set(http.TrailerPrefix+"X-Unsaid", "after")
+	})
+	w := newWorld(t, agentAt("worker", agent.URL))
+	got := w.post(t, send10("m1", ""))
+	if diff := cmp.Diff(http.Header{"X-Said": {"before"}, "X-Unsaid": {"after"}}, got.trailer); diff != "" || got.body != message10 {
+		t.Errorf("answer %s, trailers (-want +got):\n%s", got.body, diff)
+	}
+}
+
+// An answer that breaks off breaks off for the caller, too.
+func TestAgentBreaksOff(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name, contentType, said string
+		length                  bool
+		state                   lineage.State
+		reason                  string
+	}{
+		{"in a body of known length", "application/json", `{"jsonrpc":"2.0","id":1,"res`, true, lineage.Failed, "lost"},
+		{"in a body of unknown length", "application/json", `{"jsonrpc":"2.0","id":1,"res`, false, lineage.Failed, "lost"},
+		{"in a stream", "text/event-stream", "data: " + working10 + "\n\ndata: {", false, lineage.Failed, "lost"},
+		{"after the last word of a stream", "text/event-stream", "data: " + completed10 + "\n\n", false, lineage.Completed, ""},
+		{"after the last word of a body", "application/json", completed10, true, lineage.Completed, ""},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			agent := newFake(t, func(w http.ResponseWriter, _ *http.Request) {
+				w.Header().Set("Content-Type", tt.contentType)
+				if tt.length {
+					w.Header().Set("Content-Length", "1000")
+				}
+				_, _ = io.WriteString(w, tt.said)
+				_ = http.NewResponseController(w).Flush()
+				panic(http.ErrAbortHandler)
+			})
+			w := newWorld(t, isolated("worker", agent.URL))
+			got, err := w.try(t, http.MethodPost, "/agents/worker", send10("m1", ""), "x-kagent-root-context-id", "top")
+			// Of a body of known length not all that came need have been passed on.
+			if err == nil || !strings.HasPrefix(tt.said, got.body) || !tt.length && got.body != tt.said {
+				t.Errorf("answer = %q, %v; want %q and that it broke off", got.body, err, tt.said)
+			}
+			w.state(t, "top", tt.state, tt.reason)
+		})
+	}
+}
