@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -171,6 +172,7 @@ func TestBrokenAnswersAreTallied(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	hangs := serve(t, "hangs", http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body) // else the server does not look whether the caller is there
 		cancel()
 		<-r.Context().Done()
 	}))

@@ -141,6 +141,11 @@ func parse(args []string, stderr io.Writer) (options, error) {
 }
 
 func refuse(stderr io.Writer, format string, args ...any) error {
-	fmt.Fprintf(stderr, "bench: "+format+"\n", args...)
+	say(stderr, format+"\n", args...)
 	return errUsage
+}
+
+// say tells the user something. That it cannot be told is no reason to stop.
+func say(stderr io.Writer, format string, args ...any) {
+	_, _ = fmt.Fprintf(stderr, "bench: "+format, args...)
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -12,6 +13,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"strconv"
+	"strings"
 	"time"
 )
 
@@ -20,11 +22,23 @@ const streamConns = 8
 
 // reading is what one round gave for one target. NaN is what could not be read.
 type reading struct {
-	RPS      float64   `json:"rps"`
-	P50      float64   `json:"p50Ms"`
-	P99      float64   `json:"p99Ms"`
-	FirstP50 float64   `json:"firstEventP50Ms"`
-	CPU      []float64 `json:"cpuSecondsPer1k"` // of the proxy, and of its store's server
+	RPS      float64
+	P50, P99 float64   // ms
+	FirstP50 float64   // ms to the first event
+	CPU      []float64 // seconds per 1000 calls, of the proxy and of its store's server
+}
+
+// MarshalJSON writes null for NaN, which JSON does not have.
+func (r reading) MarshalJSON() ([]byte, error) {
+	known := func(v float64) any {
+		if math.IsNaN(v) {
+			return nil
+		}
+		return v
+	}
+	return json.Marshal(map[string]any{
+		"rps": known(r.RPS), "p50Ms": known(r.P50), "p99Ms": known(r.P99), "firstEventP50Ms": known(r.FirstP50), "cpuSecondsPer1k": r.CPU,
+	})
 }
 
 // phase is one measurement of one target, within a round.
@@ -37,7 +51,7 @@ type phase struct {
 func measure(ctx context.Context, o options, stderr io.Writer) (_ *result, err error) {
 	// One for the schedule, which sleeps in the kernel (see sleepUntil).
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(runtime.NumCPU() + 1))
-	fmt.Fprintln(stderr, "bench: building and starting the targets")
+	say(stderr, "building and starting the targets\n")
 	w, err := newWorld(ctx, o)
 	if err != nil {
 		return nil, err
@@ -48,18 +62,22 @@ func measure(ctx context.Context, o options, stderr io.Writer) (_ *result, err e
 	var failed tally
 	phases := phasesOf(gen, o, &failed)
 	rounds := make([]map[string]*reading, o.rounds)
+	others := w.others()
 	for i := range rounds {
 		began := time.Now()
 		if rounds[i], err = round(ctx, i, w.targets, phases); err != nil {
 			return nil, failure(fmt.Errorf("round %d: %w", i+1, err), &failed)
 		}
-		fmt.Fprintf(stderr, "bench: round %d of %d:", i+1, o.rounds)
+		var rates strings.Builder
 		for _, t := range w.targets {
-			fmt.Fprintf(stderr, "  %s %.0f/s", t.name, rounds[i][t.name].RPS)
+			fmt.Fprintf(&rates, "  %s %.0f/s", t.name, rounds[i][t.name].RPS)
 		}
-		fmt.Fprintf(stderr, "  (%.1f s)\n", time.Since(began).Seconds())
+		say(stderr, "round %d of %d:%s  (%.1f s)\n", i+1, o.rounds, &rates, time.Since(began).Seconds())
 	}
 	res := newResult(o, w, rounds)
+	if cores := others(); cores > quiet {
+		res.Notes = append(res.Notes, fmt.Sprintf("NOISY: other programs used %.1f of the %d cores meanwhile; only CPU per call means much", cores, runtime.NumCPU()))
+	}
 	if failed.n > 0 {
 		res.Broken = append(res.Broken, fmt.Sprintf("%d calls failed, the first with: %v", failed.n, failed.first))
 	}
@@ -147,7 +165,7 @@ func profile(ctx context.Context, gen *generator, w *world, o options, failed *t
 	if err := os.MkdirAll(o.profiles, 0o755); err != nil {
 		return fmt.Errorf("making the directory for profiles: %w", err)
 	}
-	length := max(o.duration, 5*time.Second)
+	length := max(o.duration, 10*time.Second)
 	for _, t := range w.targets {
 		if t.proxy == nil {
 			continue
@@ -167,7 +185,7 @@ func profile(ctx context.Context, gen *generator, w *world, o options, failed *t
 		if err := os.WriteFile(filepath.Join(o.profiles, t.name+".top.txt"), top, 0o644); err != nil {
 			return fmt.Errorf("writing the top of a profile: %w", err)
 		}
-		fmt.Fprintf(stderr, "bench: profile of %s: %s (go tool pprof -http=: %s)\n", t.name, file, file)
+		say(stderr, "profile of %s: %s (go tool pprof -http=: %s)\n", t.name, file, file)
 	}
 	return nil
 }

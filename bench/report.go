@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -141,9 +142,32 @@ func (r *result) writeJSON(w io.Writer) error {
 }
 
 func (r *result) writeTable(w io.Writer) error {
-	fmt.Fprintf(w, "%s\n%s\n\n", r.Machine, r.Settings) // errors show at the last write
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintf(t, "%-17s\trps\t÷ direct\t÷ bare\tp50 ms\tp99 ms\t+p99 to direct\t+p99 to bare\tfirst event ms\tCPU s/1k\tRSS MB\t\n", "target")
+	var out bytes.Buffer
+	fmt.Fprintf(&out, "%s\n%s\n\n", r.Machine, r.Settings)
+	r.writeRows(&out)
+	fmt.Fprintf(&out, "\nmedians over the rounds (least…most); latency at %d/s counts from when a call was due; a + is the store's server\n", r.Rate)
+	for _, row := range r.Rows {
+		if row.sidecar {
+			fmt.Fprintf(&out, "%s: %s of the bare proxy's throughput (aim ≥ %.2f), %s ms added p99 (aim ≤ %g ms)\n",
+				row.title, row.ToBare.text("%.2f"), aimThroughput, row.P99Added.Bare.text("%.2f"), aimAddedP99)
+		}
+	}
+	for _, n := range r.Notes {
+		fmt.Fprintln(&out, n)
+	}
+	for _, b := range r.Broken {
+		fmt.Fprintln(&out, "BROKEN:", b)
+	}
+	_, err := w.Write(out.Bytes())
+	return err
+}
+
+func (r *result) writeRows(out *bytes.Buffer) {
+	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
+	line := func(target string, cells ...string) {
+		_, _ = fmt.Fprintf(t, "%-17s\t%s\t\n", target, strings.Join(cells, "\t")) // a buffer takes it all
+	}
+	line("target", "rps", "÷ direct", "÷ bare", "p50 ms", "p99 ms", "+p99 to direct", "+p99 to bare", "first event ms", "CPU s/1k", "RSS MB")
 	for _, row := range r.Rows {
 		toBare, addedDirect, addedBare := row.ToBare.ranged("%.2f"), row.P99Added.Direct.ranged("%+.2f"), row.P99Added.Bare.ranged("%+.2f")
 		switch row.Target {
@@ -152,26 +176,10 @@ func (r *result) writeTable(w io.Writer) error {
 		case nameBare:
 			toBare, addedBare = "1", ""
 		}
-		fmt.Fprintf(t, "%-17s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t\n", row.title, row.RPS.text("%.0f"), row.ToDirect.text("%.2f"), toBare,
-			row.P50.text("%.2f"), row.P99.text("%.2f"), addedDirect, addedBare, row.FirstP50.text("%.2f"), row.cpu(), row.resident())
+		line(row.title, row.RPS.text("%.0f"), row.ToDirect.text("%.2f"), toBare, row.P50.text("%.2f"), row.P99.text("%.2f"),
+			addedDirect, addedBare, row.FirstP50.text("%.2f"), row.cpu(), row.resident())
 	}
-	if err := t.Flush(); err != nil {
-		return err
-	}
-	fmt.Fprintf(w, "\nmedians over the rounds (least…most); latency at %d/s counts from when a call was due; a + is the store's server\n", r.Rate)
-	for _, row := range r.Rows {
-		if row.sidecar {
-			fmt.Fprintf(w, "%s: %s of the bare proxy's throughput (aim ≥ %.2f), %s ms added p99 (aim ≤ %g ms)\n",
-				row.title, row.ToBare.text("%.2f"), aimThroughput, row.P99Added.Bare.text("%.2f"), aimAddedP99)
-		}
-	}
-	for _, n := range r.Notes {
-		fmt.Fprintf(w, "%s\n", n)
-	}
-	for _, b := range r.Broken {
-		fmt.Fprintf(w, "BROKEN: %s\n", b)
-	}
-	return nil
+	_ = t.Flush() // likewise
 }
 
 // text is the median; a dash if there is none.

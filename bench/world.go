@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 )
 
@@ -29,6 +30,7 @@ type target struct {
 // world is everything that runs during a measurement.
 type world struct {
 	dir     string
+	agent   *child
 	targets []*target
 	notes   []string // what is left out, and why
 	redis   *redisServer
@@ -52,6 +54,7 @@ func newWorld(ctx context.Context, o options) (w *world, err error) {
 	if err != nil {
 		return w, err
 	}
+	w.agent = agent
 	w.stops = append(w.stops, agent.stop)
 	agentURL := "http://" + agentAddr
 	bare, bareAddr, err := startRole(ctx, w.dir, roleBare, agentURL)
@@ -107,11 +110,40 @@ func (w *world) addSidecar(ctx context.Context, name, title, bin, agentURL, stor
 // close stops everything, newest first.
 func (w *world) close() error {
 	var errs []error
-	for i := len(w.stops) - 1; i >= 0; i-- {
-		errs = append(errs, w.stops[i]())
+	for _, stop := range slices.Backward(w.stops) {
+		errs = append(errs, stop())
 	}
 	w.stops = nil
 	return errors.Join(errs...)
+}
+
+// quiet is how many cores others may use before the numbers say little.
+const quiet = 0.2
+
+// others begins to watch what programs other than ours use. What it returns
+// tells the cores that they kept busy since; 0 where the system does not say.
+func (w *world) others() func() float64 {
+	pids := []int{os.Getpid(), w.agent.pid()}
+	for _, t := range w.targets {
+		pids = append(pids, t.pids...)
+	}
+	used := func() (time.Duration, error) {
+		all, err := busyTime()
+		for _, pid := range pids {
+			ours, perr := cpuTime(pid)
+			all, err = all-ours, errors.Join(err, perr)
+		}
+		return all, err
+	}
+	before, err := used()
+	began := time.Now()
+	return func() float64 {
+		after, aerr := used()
+		if err != nil || aerr != nil {
+			return 0
+		}
+		return (after - before).Seconds() / time.Since(began).Seconds()
+	}
 }
 
 // used is what each process of the target has used so far; nil where the system

@@ -164,6 +164,7 @@ func TestStreamsAreNotHeldUp(t *testing.T) {
 	})
 	w := newWorld(t, agentAt("worker", agent.URL))
 	resp := w.open(t, stream10("m1", ""))
+	defer func() { _ = resp.Body.Close() }()
 	in := bufio.NewReader(resp.Body)
 	for i := range 5 {
 		line, err := in.ReadString('\n')

@@ -115,46 +115,44 @@ func readBody(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, erro
 		buf.Grow(int(r.ContentLength) + bytes.MinRead)
 	}
 	_, err := buf.ReadFrom(http.MaxBytesReader(w, r.Body, limit))
-	var over *http.MaxBytesError
-	if errors.As(err, &over) {
+	if _, over := errors.AsType[*http.MaxBytesError](err); over {
 		return nil, errTooLarge
 	}
 	return buf.Bytes(), err
 }
 
 // rpc carries a JSON-RPC call.
-func (p *Proxy) rpc(w http.ResponseWriter, x *exchange) {
+func (p *Proxy) rpc(ctx context.Context, w http.ResponseWriter, x *exchange) {
 	body, err := readBody(w, x.in, p.maxBody)
 	switch {
 	case errors.Is(err, errTooLarge):
-		p.reject(w, x, asked{}, tooLarge(p.maxBody))
+		p.reject(ctx, w, x, asked{}, tooLarge(p.maxBody))
 		return
 	case err != nil:
-		p.reject(w, x, asked{}, malformed(wire.CodeParse, "request body broke off"))
+		p.reject(ctx, w, x, asked{}, malformed(wire.CodeParse, "request body broke off"))
 		return
 	}
 	if encoding := x.in.Header.Get("Content-Encoding"); encoding != "" && !strings.EqualFold(encoding, "identity") {
-		p.reject(w, x, asked{}, malformed(codeInvalid, "request body is encoded (content-encoding); the sidecar must read it: send it as it is"))
+		p.reject(ctx, w, x, asked{}, malformed(codeInvalid, "request body is encoded (content-encoding); the sidecar must read it: send it as it is"))
 		return
 	}
 	x.body = body
 	req, err := wire.Read(body)
-	var bad *wire.Error
-	if errors.As(err, &bad) {
+	if bad, ok := errors.AsType[*wire.Error](err); ok {
 		if bad.Foreign {
-			p.pass(w, x)
+			p.pass(ctx, w, x)
 			return
 		}
-		p.reject(w, x, asked{id: bad.ID, version: bad.Version, streaming: bad.Op.Streaming()}, malformed(bad.Code, bad.What))
+		p.reject(ctx, w, x, asked{id: bad.ID, version: bad.Version, streaming: bad.Op.Streaming()}, malformed(bad.Code, bad.What))
 		return
 	}
 	x.request = req
 	said, err := p.readHeaders(x.in.Header)
 	if err != nil {
-		p.reject(w, x, askedOf(req), malformed(codeInvalid, err.Error()))
+		p.reject(ctx, w, x, askedOf(req), malformed(codeInvalid, err.Error()))
 		return
 	}
-	ctx, end := p.tel.start(x)
+	ctx, end := p.tel.start(ctx, x)
 	defer end()
 	switch {
 	case req.Op.Sends():
@@ -193,7 +191,7 @@ func (p *Proxy) send(ctx context.Context, w http.ResponseWriter, x *exchange, s 
 	if id, edit := run.ContextID(); edit {
 		x.body = x.request.WithContextID(id)
 	}
-	p.tel.admitted(x)
+	p.tel.admitted(ctx, x)
 	// Not every way out of the ReverseProxy passes its hooks (a panic of the
 	// copying, say). Ending a run twice is harmless.
 	defer run.End(sessions.CallerGone)
@@ -227,14 +225,14 @@ func (p *Proxy) relay(ctx context.Context, w http.ResponseWriter, x *exchange) {
 }
 
 // pass carries what is not A2A as it came, and counts it.
-func (p *Proxy) pass(w http.ResponseWriter, x *exchange) {
-	p.tel.passed(x)
-	p.relay(x.in.Context(), w, x)
+func (p *Proxy) pass(ctx context.Context, w http.ResponseWriter, x *exchange) {
+	p.tel.passed(ctx, x)
+	p.relay(ctx, w, x)
 }
 
 // reject answers a request that cannot be carried as it is.
-func (p *Proxy) reject(w http.ResponseWriter, x *exchange, q asked, f fault) {
-	p.tel.refused(x.in.Context(), x.agent.Session.Name, f.reason)
+func (p *Proxy) reject(ctx context.Context, w http.ResponseWriter, x *exchange, q asked, f fault) {
+	p.tel.refused(ctx, x.agent.Session.Name, f.reason)
 	p.writeRPC(w, q, f)
 }
 
@@ -357,8 +355,7 @@ func (p *Proxy) failed(w http.ResponseWriter, r *http.Request, err error) {
 // askedAnyway reads what an answer must know out of a body of any quality.
 func askedAnyway(body []byte) asked {
 	req, err := wire.Read(body)
-	var bad *wire.Error
-	if errors.As(err, &bad) {
+	if bad, ok := errors.AsType[*wire.Error](err); ok {
 		return asked{id: bad.ID, version: bad.Version, streaming: bad.Op.Streaming()}
 	}
 	return askedOf(req)

@@ -68,8 +68,7 @@ func (e *cardError) Unwrap() error { return e.err }
 
 // card serves an agent's card with every interface pointing at the sidecar, so
 // that clients, which take their URLs from the card, stay on it.
-func (p *Proxy) card(w http.ResponseWriter, x *exchange) {
-	ctx := x.in.Context()
+func (p *Proxy) card(ctx context.Context, w http.ResponseWriter, x *exchange) {
 	resp, err := p.fetchCard(ctx, x, x.rest)
 	if other := otherPath(x.rest); err == nil && resp.StatusCode == http.StatusNotFound && other != "" {
 		_ = resp.Body.Close() // a 404 says no more

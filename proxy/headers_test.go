@@ -59,7 +59,8 @@ func TestLineageHeaders(t *testing.T) {
 		},
 		{
 			"nothing for none, though the caller says it", lineage.ToldNone,
-			[]string{"x-kagent-root-context-id", "top", "x-kagent-parent-context-id", "mid"}, map[string][]string{},
+			[]string{"x-kagent-root-context-id", "top", "x-kagent-parent-context-id", "mid"},
+			map[string][]string{},
 		},
 		{"an empty header is none", lineage.ToldFull, []string{"x-kagent-root-context-id", ""}, full("chat", "chat", "coordinator.worker@1", "1")},
 		{

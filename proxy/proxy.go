@@ -114,24 +114,24 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if unescaped, err := url.PathUnescape(name); err == nil {
 		name = unescaped
 	}
-	agent := p.agents[name]
+	ctx, agent := r.Context(), p.agents[name]
 	x := &exchange{proxy: p, agent: agent, in: r, rest: rest, began: p.tel.now()}
 	switch {
 	case agent == nil:
-		p.unknown(w, x, name)
+		p.unknown(ctx, w, x, name)
 	case isCard(r, rest):
-		p.card(w, x)
+		p.card(ctx, w, x)
 	case isRPC(r):
-		p.rpc(w, x)
+		p.rpc(ctx, w, x)
 	default:
-		p.pass(w, x)
+		p.pass(ctx, w, x)
 	}
 }
 
 // unknown answers a call to a name that no agent has.
-func (p *Proxy) unknown(w http.ResponseWriter, x *exchange, name string) {
+func (p *Proxy) unknown(ctx context.Context, w http.ResponseWriter, x *exchange, name string) {
 	f := unknownAgent(name)
-	p.tel.refused(x.in.Context(), "", f.reason)
+	p.tel.refused(ctx, "", f.reason)
 	if !isRPC(x.in) {
 		p.writeHTTP(w, f)
 		return

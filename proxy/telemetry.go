@@ -92,8 +92,8 @@ func (*instruments) now() time.Time { return time.Now() }
 
 // start begins the span of a call and continues the caller's trace. The
 // returned function ends it and counts the call.
-func (t *instruments) start(x *exchange) (context.Context, func()) {
-	ctx := t.propagator.Extract(x.in.Context(), propagation.HeaderCarrier(x.in.Header))
+func (t *instruments) start(ctx context.Context, x *exchange) (context.Context, func()) {
+	ctx = t.propagator.Extract(ctx, propagation.HeaderCarrier(x.in.Header))
 	parent := trace.SpanContextFromContext(ctx)
 	op, agent := x.request.Op.String(), x.agent.Session.Name
 	ctx, span := t.tracer.Start(ctx, op+" "+agent, trace.WithSpanKind(trace.SpanKindClient), trace.WithAttributes(
@@ -122,7 +122,7 @@ func (t *instruments) start(x *exchange) (context.Context, func()) {
 }
 
 // admitted notes where a call runs and how long it took to be let go.
-func (t *instruments) admitted(x *exchange) {
+func (t *instruments) admitted(ctx context.Context, x *exchange) {
 	v := x.run.Lineage()
 	id, _ := x.run.ContextID()
 	x.span.SetAttributes(
@@ -132,7 +132,7 @@ func (t *instruments) admitted(x *exchange) {
 		attribute.String("a2a_sidecar.branch", v.Branch),
 		attribute.Int("a2a_sidecar.depth", v.Depth),
 	)
-	t.admission.Record(x.in.Context(), time.Since(x.began).Seconds(),
+	t.admission.Record(ctx, time.Since(x.began).Seconds(),
 		metric.WithAttributeSet(attribute.NewSet(attribute.String("agent", x.agent.Session.Name))))
 }
 
@@ -150,8 +150,8 @@ func (t *instruments) refused(ctx context.Context, agent string, reason lineage.
 		attribute.String("agent", agent), attribute.String("reason", string(reason)))))
 }
 
-func (t *instruments) passed(x *exchange) {
-	t.passthrough.Add(x.in.Context(), 1, metric.WithAttributeSet(attribute.NewSet(attribute.String("agent", x.agent.Session.Name))))
+func (t *instruments) passed(ctx context.Context, x *exchange) {
+	t.passthrough.Add(ctx, 1, metric.WithAttributeSet(attribute.NewSet(attribute.String("agent", x.agent.Session.Name))))
 }
 
 // inject continues the trace on the way to the agent. Without a span of our

@@ -123,5 +123,5 @@ func newBuffers() *buffers {
 
 type buffers struct{ pool sync.Pool }
 
-func (b *buffers) Get() []byte  { return *(b.pool.Get().(*[]byte)) }
+func (b *buffers) Get() []byte  { return *b.pool.Get().(*[]byte) }
 func (b *buffers) Put(p []byte) { b.pool.Put(&p) }

@@ -132,6 +132,35 @@ func TestForeignContextIsReplaced(t *testing.T) {
 	}
 }
 
+// Who names another user's context, and says nothing of a tree, gets a context
+// of their own and does not learn whose it was.
+func TestForeignContextOutsideOfATree(t *testing.T) {
+	t.Parallel()
+	inWorld(t, nil, func(t *testing.T, w *world) {
+		w.begin(message{root: "root", principal: "ann", context: "mine"})
+		run := w.begin(message{principal: "bob", context: "mine"})
+		id, edit := run.ContextID()
+		root := run.Lineage().Root
+		if id == "" || id == "mine" || !edit || root == "root" {
+			t.Errorf("ContextID() = %q, %v in tree %s, want another in bob's own", id, edit, root)
+		}
+		same(t, "crossings", types(w.events(root, lineage.EventCrossed)), []string{lineage.EventCrossed})
+	})
+}
+
+// An isolated call that names a known context is a sibling of that session.
+func TestSiblingOfTheNamedContext(t *testing.T) {
+	t.Parallel()
+	inWorld(t, nil, func(t *testing.T, w *world) {
+		first := w.begin(message{root: "root", parent: "own", context: "known"})
+		w.isolating()
+		run := w.begin(message{context: "known"})
+		if got, want := w.session(run).Parent, w.session(first).Parent; got != want || run.Lineage().Parent != "own" {
+			t.Errorf("parent = %s (context %q), want %s, as its sibling has", got, run.Lineage().Parent, want)
+		}
+	})
+}
+
 func TestPassthroughTouchesNothing(t *testing.T) {
 	t.Parallel()
 	inWorld(t, nil, func(t *testing.T, w *world) {

@@ -286,8 +286,8 @@ func TestFirstInLineMovesToAnother(t *testing.T) {
 		mine, others := call("mine", "", "idle"), call("others", "c2", "busy")
 		<-p.waitFor(t.Context(), mine)
 		<-p.waitFor(t.Context(), others)
+		moving := p.waitFor(t.Context(), call("moving", "", "busy")) // refused as its caller's second
 		ahead := p.waitFor(t.Context(), call("ahead", "c3", "busy"))
-		moving := p.waitFor(t.Context(), call("moving", "", "busy"))
 		behind := p.waitFor(t.Context(), call("behind", "", "idle"))
 
 		p.free(true, mine)
@@ -308,6 +308,50 @@ func TestFirstInLineMovesToAnother(t *testing.T) {
 		o := <-moving
 		if r := reasonOf(t, o.err); o.after != time.Minute {
 			t.Errorf("the moved one was refused with %v after %v, want after 1m in all", *r, o.after)
+		}
+	})
+}
+
+func TestNobodyOvertakesALine(t *testing.T) {
+	t.Parallel()
+	for name, first := range map[string]*Admission{
+		"of the caller": call("first", "", "idle"), "of the agent": call("first", "c2", "busy"),
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				p := newPlaces()
+				p.callerCap[""], p.agent["busy"] = 1, 1
+				holder := call("holder", "", "busy")
+				<-p.waitFor(t.Context(), holder)
+				p.waitFor(t.Context(), first)
+				p.free(false, holder) // where nobody here sees it
+				p.waitFor(t.Context(), call("later", "", "busy"))
+				time.Sleep(time.Second)
+				if got := p.got(); len(got) < 2 || got[1] != "first" {
+					t.Errorf("places went to %v, want the one who waits before who comes later", got)
+				}
+				time.Sleep(time.Minute)
+			})
+		})
+	}
+}
+
+// A place that comes free after the refusal and before the line is joined
+// wakes nobody: there is no line yet.
+func TestPlaceFreedBeforeJoiningIsFound(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		p := newPlaces()
+		p.callerCap[""] = 1
+		holder, a := call("holder", "", "a"), call("waits", "", "a")
+		<-p.waitFor(t.Context(), holder)
+		began := time.Now()
+		_, err := p.lines.admit(t.Context(), a, func() (Grant, error) { return p.take(a) }, func(*lineage.Refusal) {
+			p.free(true, holder)
+		})
+		if took := time.Since(began); err != nil || took != 0 {
+			t.Errorf("admit() = %v after %v, want the place at once", err, took)
 		}
 	})
 }

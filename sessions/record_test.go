@@ -399,6 +399,17 @@ func TestStateIsWhatTheLogTells(t *testing.T) {
 	})
 }
 
+func TestStoreDownOpensNobodysTask(t *testing.T) {
+	t.Parallel()
+	inWorld(t, nil, func(t *testing.T, w *world) {
+		run := w.begin(message{root: "root", principal: "ann"})
+		w.say(run, task(asks))
+		w.end(run, sessions.Answered)
+		w.store.set(true)
+		w.refused(message{root: "bobs", principal: "bob", task: "t1"}, lineage.ContextForbidden)
+	})
+}
+
 func TestHungLookUpEndsWithItsCaller(t *testing.T) {
 	t.Parallel()
 	inWorld(t, nil, func(t *testing.T, w *world) {

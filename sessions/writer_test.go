@@ -138,6 +138,19 @@ func TestWriterKeepsProgressForAStoreThatIsDown(t *testing.T) {
 	})
 }
 
+func TestWriterRetriesBeforeWhatCameLater(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		b.block("first") // until it times out
+		b.tell("p1", "p2")
+		b.script.set(func() { b.script.hold = nil })
+		time.Sleep(scriptTimeout + 2*retryEvery)
+		applied, _ := b.told()
+		same(t, "applied", applied, []string{"first", "p1", "p2"})
+	})
+}
+
 func TestWriterRetriesWhatFailed(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

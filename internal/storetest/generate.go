@@ -64,7 +64,7 @@ func (g *generator) step() step {
 	case n < 22:
 		return step{Claim: g.claim()}
 	case n < 25:
-		return step{Unclaim: g.claim()}
+		return g.unclaim()
 	default:
 		st := step{}
 		for range pick(g, 1, 1, 1, 1, 2, 3, 6) {
@@ -271,4 +271,18 @@ func (g *generator) claim() *claim {
 		c.Key.Kind, c.Key.ID = sessions.BindTask, g.task()
 	}
 	return c
+}
+
+// unclaim takes a claim back, unless another tree has a session under the key:
+// whether that tree gets the key at once, when it is heard of there again, or
+// never, is left to the store.
+func (g *generator) unclaim() step {
+	c := g.claim()
+	at := agentID{c.Key.Agent, c.Key.ID}
+	for root, t := range g.model.trees {
+		if root != c.Binding.Root && (t.contexts[at] != nil || t.tasks[at] != nil) {
+			return step{Claim: c}
+		}
+	}
+	return step{Unclaim: c}
 }

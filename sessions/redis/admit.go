@@ -108,9 +108,8 @@ func (s *Store) foresee(ctx context.Context, f *flight, a *sessions.Admission) [
 		})})
 	}
 	known := a.Resolve != sessions.ResolveNone // most likely the session is there
-	_, keys := ids(&sessions.Op{Admit: a})
-	for _, key := range keys {
-		if !s.bound.is(s.keys.binding(key), a.Root) {
+	for _, key := range ids(a.Agent, a.ContextID, a.TaskID) {
+		if !s.bound.has(s.keys.binding(key), a.Root) {
 			add(s.keys.binding(key), pack(a.Root, a.Principal), true)
 			known = false
 		}
@@ -121,45 +120,66 @@ func (s *Store) foresee(ctx context.Context, f *flight, a *sessions.Admission) [
 	return set
 }
 
-// foreseen reports whether the flight of st has set key, or found it set.
-func (st *step) foreseen(key string) bool {
-	return slices.ContainsFunc(st.early, func(e early) bool { return e.key == key })
+// holds reports whether e's key held its value when its flight was over.
+func (e *early) holds() (holds, made bool) {
+	held, err := e.set.Result()
+	made = errors.Is(err, goredis.Nil)
+	return made || err == nil && held == e.value, made
+}
+
+// foreseen reports whether the flight of st has set key to value, or found it
+// so.
+func (st *step) foreseen(key, value string) bool {
+	return slices.ContainsFunc(st.early, func(e early) bool {
+		holds, _ := e.holds()
+		return e.key == key && e.value == value && holds
+	})
 }
 
 // takeBack deletes what was set early for nothing, unless another op of the
-// segment relies on it.
+// segment relies on it. It comes before what the segment owes: an id may have
+// been kept from the op that it belongs to.
 func (b *batch) takeBack(steps []step) {
 	s := b.store
-	wanted := map[string]bool{}
+	wanted := map[string]string{} // key → value
 	for i := range steps {
-		if a, g := steps[i].op.Admit, steps[i].op.Grant; a != nil && steps[i].op.Err == nil {
-			wanted[s.keys.session(g.Session.ID)] = true
-			if a.ContextID != "" && a.ContextID == g.Session.ContextID {
-				wanted[s.keys.binding(sessions.BindingKey{Kind: sessions.BindContext, Agent: a.Agent, ID: a.ContextID})] = true
-			}
-			if a.TaskID != "" {
-				wanted[s.keys.binding(sessions.BindingKey{Kind: sessions.BindTask, Agent: a.Agent, ID: a.TaskID})] = true
+		st := &steps[i]
+		for _, u := range st.used {
+			wanted[u.key] = u.value
+		}
+		if st.op.Admit == nil || st.op.Err != nil {
+			continue
+		}
+		wanted[s.keys.session(st.op.Grant.Session.ID)] = st.root
+		for _, e := range st.early {
+			if e.binding && s.unwritten.has(e.key, st.root) {
+				wanted[e.key] = e.value
 			}
 		}
 	}
+	owed := b.owed
+	b.owed = nil
 	for i := range steps {
 		st := &steps[i]
-		if errors.Is(st.op.Err, sessions.ErrUnavailable) {
-			continue // it may have been admitted
-		}
 		for _, e := range st.early {
-			held, err := e.set.Result()
-			switch ours := errors.Is(err, goredis.Nil); {
-			case err != nil && !ours: // not set, and st.op.Err tells why
-			case ours && !wanted[e.key]:
+			holds, made := e.holds()
+			switch {
+			case errors.Is(st.op.Err, sessions.ErrUnavailable):
+				// It may have been admitted.
+				if e.binding {
+					s.unwritten.add(e.key, st.root)
+				}
+			case made && wanted[e.key] != e.value:
 				b.owe(st.op, nil, func(ctx context.Context, f *flight) outcome {
 					return f.call(ctx, unclaimScript, []string{e.key}, []any{e.value})
 				})
-			case e.binding && (ours || held == e.value):
-				s.bound.confirm(e.key, st.root)
+			case e.binding && holds:
+				s.bound.add(e.key, st.root)
+				s.unwritten.forget(e.key)
 			}
 		}
 	}
+	b.owed = append(b.owed, owed...)
 }
 
 // list makes a tree known, and the sessions that were made in it.
@@ -170,7 +190,7 @@ func (b *batch) list(st *step, r *reply) {
 		st.op.Err, st.op.Grant = fmt.Errorf("reading a grant: %w", others.err), sessions.Grant{}
 		return
 	}
-	if st.op.Grant.New && !st.foreseen(b.store.keys.session(st.op.Grant.Session.ID)) {
+	if st.op.Grant.New && !st.foreseen(b.store.keys.session(st.op.Grant.Session.ID), st.root) {
 		made = append(made, st.op.Grant.Session.ID)
 	}
 	for _, id := range made {

@@ -54,6 +54,7 @@ type step struct {
 	call  *call
 	seat  seat
 	early []early
+	used  []early // bindings that the tree relies on: key and value
 }
 
 // early is a key that an admission sets before it is known whether it may,
@@ -72,40 +73,47 @@ func segment(ops []*sessions.Op) int {
 	if len(ops) < 2 {
 		return len(ops)
 	}
-	roots := map[sessions.BindingKey]string{}
+	first := map[sessions.BindingKey]string{}
 	for i, op := range ops {
 		if i > 0 && op.Admit != nil && op.Admit.Limits.MaxConcurrent > 0 {
 			return i
 		}
-		root, keys := ids(op)
+		root, keys := names(op)
 		for _, key := range keys {
-			if first, ok := roots[key]; ok && first != root {
+			if before, ok := first[key]; ok && before != root {
 				return i
 			}
-			roots[key] = root
+			first[key] = root
 		}
 	}
 	return len(ops)
 }
 
-// ids returns the ids at agents that op names.
-func ids(op *sessions.Op) (root string, keys []sessions.BindingKey) {
-	var agent, contextID, taskID string
+// names returns the tree of op and the ids that it may bind to it.
+func names(op *sessions.Op) (root string, keys []sessions.BindingKey) {
 	switch {
 	case op.Admit != nil:
 		a := op.Admit
-		root, agent, contextID, taskID = a.Root, a.Agent, a.ContextID, a.TaskID
+		keys := ids(a.Agent, a.ContextID, a.TaskID)
+		keys = append(keys, ids(a.Local, a.Caller.ContextID, "")...) // of a placeholder
+		keys = append(keys, ids(a.Local, a.Root, "")...)             // of the root session
+		return a.Root, keys
 	case op.Progress != nil:
 		p := op.Progress
-		root, agent, contextID, taskID = p.Root, p.Agent, p.ContextID, p.TaskID
+		return p.Root, ids(p.Agent, p.ContextID, p.TaskID)
 	}
+	return "", nil
+}
+
+// ids are the ids of an agent that are not empty.
+func ids(agent, contextID, taskID string) (keys []sessions.BindingKey) {
 	if contextID != "" {
 		keys = append(keys, sessions.BindingKey{Kind: sessions.BindContext, Agent: agent, ID: contextID})
 	}
 	if taskID != "" {
 		keys = append(keys, sessions.BindingKey{Kind: sessions.BindTask, Agent: agent, ID: taskID})
 	}
-	return root, keys
+	return keys
 }
 
 // carryOut applies one segment.

@@ -49,6 +49,7 @@ func BenchmarkApply(b *testing.B) {
 }
 
 func benchmark(b *testing.B, batch int, op func(n int) *sessions.Op) {
+	b.Helper()
 	srv := redistest.Start(b)
 	store := open(b, srv, redis.Options{})
 	rdb := srv.Client(b)

@@ -90,14 +90,19 @@ func (b *batch) bind(st *step, r *reply) {
 	for _, l := range r.bindings {
 		key := l.key
 		name := s.keys.binding(key)
+		value := pack(of.Root, of.Principal)
+		st.used = append(st.used, early{key: name, value: value})
 		// What the tree has just learnt is written even if it was before: the
 		// server may have lost it, and the tree with it.
-		if st.foreseen(name) || !l.new && s.bound.is(name, st.root) {
+		if st.foreseen(name, value) || !l.new && !s.unwritten.has(name, st.root) {
 			continue
 		}
-		b.owe(st.op, func() { s.bound.confirm(name, st.root) }, func(ctx context.Context, f *flight) outcome {
-			return s.claim(ctx, f, key, of)
-		})
+		s.unwritten.add(name, st.root)
+		done := func() {
+			s.unwritten.forget(name)
+			s.bound.add(name, st.root)
+		}
+		b.owe(st.op, done, func(ctx context.Context, f *flight) outcome { return s.claim(ctx, f, key, of) })
 	}
 }
 
@@ -170,26 +175,26 @@ func (s *Store) prolong(ctx context.Context, root, principal string) error {
 	return fault("noting the upkeep of tree "+root, c.Err())
 }
 
-// confirmedIDs is how many ids a store remembers to be bound: about 2 MB.
-const confirmedIDs = 16384
+// rememberedIDs is how many ids a store remembers: about 2 MB.
+const rememberedIDs = 16384
 
-// confirmed remembers which bindings this store has seen written, so that it
-// does not write them with every call. It is safe for concurrent use.
-type confirmed struct{ cache *lru.Cache[string, string] }
+// remembered is a bounded set of bindings, each a key and the root of its
+// tree. It is safe for concurrent use.
+type remembered struct{ cache *lru.Cache[string, string] }
 
-func newConfirmed() (*confirmed, error) {
-	cache, err := lru.New[string, string](confirmedIDs)
+func newRemembered() (*remembered, error) {
+	cache, err := lru.New[string, string](rememberedIDs)
 	if err != nil {
-		return nil, fmt.Errorf("making the cache of bound ids: %w", err)
+		return nil, fmt.Errorf("making a cache of ids: %w", err)
 	}
-	return &confirmed{cache: cache}, nil
+	return &remembered{cache: cache}, nil
 }
 
-func (c *confirmed) is(key, root string) bool {
-	of, ok := c.cache.Get(key)
+func (r *remembered) has(key, root string) bool {
+	of, ok := r.cache.Get(key)
 	return ok && of == root
 }
 
-func (c *confirmed) confirm(key, root string) { c.cache.Add(key, root) }
+func (r *remembered) add(key, root string) { r.cache.Add(key, root) }
 
-func (c *confirmed) forget(key string) { c.cache.Remove(key) }
+func (r *remembered) forget(key string) { r.cache.Remove(key) }

@@ -17,6 +17,7 @@ func TestConformance(t *testing.T) {
 	srv := redistest.Start(t)
 	var opened atomic.Int64
 	storetest.Run(t, func(tb testing.TB, now func() time.Time) sessions.Store {
+		tb.Helper()
 		return open(tb, srv, redis.Options{Now: now, Prefix: fmt.Sprintf("case-%d:", opened.Add(1))})
 	})
 }
@@ -27,6 +28,7 @@ func TestDifferential(t *testing.T) {
 	srv := redistest.Start(t)
 	var opened atomic.Int64
 	fresh := func(tb testing.TB, now func() time.Time) sessions.Store {
+		tb.Helper()
 		// Every play has a store of its own; a prefix parts those of one server.
 		return open(tb, srv, redis.Options{Now: now, Prefix: fmt.Sprintf("play-%d:", opened.Add(1))})
 	}

@@ -64,7 +64,9 @@ type Store struct {
 	timeout time.Duration
 	now     func() time.Time // nil: the server's clock
 	log     *slog.Logger
-	bound   *confirmed
+
+	bound     *remembered // bindings seen written: not written with every call
+	unwritten *remembered // bindings that an outage may have kept from being written
 }
 
 var _ sessions.Store = (*Store)(nil)
@@ -93,7 +95,10 @@ func Open(ctx context.Context, opts Options) (*Store, error) {
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
 	}
-	if s.bound, err = newConfirmed(); err != nil {
+	if s.bound, err = newRemembered(); err != nil {
+		return nil, err
+	}
+	if s.unwritten, err = newRemembered(); err != nil {
 		return nil, err
 	}
 	server.MaxRetries = -1 // an admission must not be carried out twice behind our back

@@ -296,9 +296,7 @@ func (b *batch) spawn(t *treeRow, s, parent *sessionRow, by origin, takeOver boo
 		t.token++
 		b.touch(parent)
 	}
-	if err := b.enter(t, s, by); err != nil {
-		return err
-	}
+	b.enter(t, s, by)
 	payload, err := encode(sessions.SpawnPayload{
 		Parent: s.Parent, Edge: s.Edge, Kind: s.Kind, Agent: s.Agent, ContextID: s.ContextID, Depth: s.Depth, Ordinal: s.Ordinal,
 		Read: s.Read, Isolated: s.Isolated, Inherit: s.Inherit, Remote: s.Remote, ParentSource: s.ParentSource,

@@ -124,6 +124,7 @@ type batch struct {
 	dirtyTrees    []*treeRow
 	dirtySessions []*sessionRow
 	dirtyRuns     []*runRow
+	turns         map[treeID]int // sessions made in each turn, to be added
 }
 
 // transact runs do in one transaction.
@@ -131,7 +132,7 @@ func (w *writer) transact(ctx context.Context, now time.Time, do func(*batch) er
 	// A statement that was begun is finished: following ctx would cost a
 	// goroutine per statement, and a batch is short.
 	ctx = context.WithoutCancel(ctx)
-	b := &batch{writer: w, ctx: ctx, now: now}
+	b := &batch{writer: w, ctx: ctx, now: now, turns: map[treeID]int{}}
 	if w.stale {
 		if err := w.recall(ctx); err != nil {
 			return err

@@ -61,6 +61,9 @@ func (b *batch) made(t *treeRow, turn string, limit int) (int, error) {
 	case limit <= 0 || t.made < limit:
 		return t.made, nil
 	case turn != "":
+		if err := b.writeTurns(); err != nil {
+			return 0, err
+		}
 		n, err := one(b, func(row scanner) (*int, error) {
 			var n int
 			return &n, row.Scan(&n)

@@ -96,18 +96,14 @@ func (b *batch) plant(t *treeRow) {
 }
 
 // enter puts a new session in the record: the next of its tree.
-func (b *batch) enter(t *treeRow, s *sessionRow, by origin) error {
+func (b *batch) enter(t *treeRow, s *sessionRow, by origin) {
 	t.Sessions++
 	s.tree, s.n, s.fresh = t.no, t.Sessions, true
 	s.CreatedAt = b.clock(t)
 	if s.Edge == lineage.EdgeSpawn && !s.Remote {
 		t.made++
 		if by.turn != "" {
-			err := b.exec(`INSERT INTO turns (tree, turn, made) VALUES (?, ?, 1)
-				ON CONFLICT DO UPDATE SET made = made + 1`, t.no, by.turn)
-			if err != nil {
-				return fmt.Errorf("counting the sessions of turn %s: %w", by.turn, err)
-			}
+			b.turns[treeID{t.no, by.turn}]++
 		}
 	}
 	s.made = t.made
@@ -116,7 +112,6 @@ func (b *batch) enter(t *treeRow, s *sessionRow, by origin) error {
 	b.remember(s)
 	b.touchTree(t)
 	b.touch(s)
-	return nil
 }
 
 // enterRun puts a new run of s in the record.
@@ -138,6 +133,9 @@ func (b *batch) expect(t *treeRow, when time.Time) {
 
 // flush writes the rows that have changed.
 func (b *batch) flush() error {
+	if err := b.writeTurns(); err != nil {
+		return err
+	}
 	for _, t := range b.dirtyTrees {
 		if err := b.writeTree(t); err != nil {
 			return fmt.Errorf("writing tree %s: %w", t.Root, err)
@@ -157,6 +155,19 @@ func (b *batch) flush() error {
 		r.mark = mark{}
 	}
 	b.dirtyTrees, b.dirtySessions, b.dirtyRuns = b.dirtyTrees[:0], b.dirtySessions[:0], b.dirtyRuns[:0]
+	return nil
+}
+
+// writeTurns adds the sessions that turns have made to those that they had.
+func (b *batch) writeTurns() error {
+	for at, made := range b.turns {
+		err := b.exec(`INSERT INTO turns (tree, turn, made) VALUES (?, ?, ?)
+			ON CONFLICT DO UPDATE SET made = made + excluded.made`, at.tree, at.id, made)
+		if err != nil {
+			return fmt.Errorf("counting the sessions of turn %s: %w", at.id, err)
+		}
+	}
+	clear(b.turns)
 	return nil
 }
 

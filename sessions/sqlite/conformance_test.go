@@ -35,9 +35,9 @@ func TestConformance(t *testing.T) {
 
 func TestDifferential(t *testing.T) {
 	t.Parallel()
-	seeds := uint64(8)
+	seeds := uint64(4)
 	if testing.Short() {
-		seeds = 2
+		seeds = 1
 	}
 	for seed := range seeds {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {

@@ -79,6 +79,24 @@ func admit(tb testing.TB, s sessions.Store, a *sessions.Admission) sessions.Gran
 	return op.Grant
 }
 
+// admitAll makes n calls in one batch.
+func admitAll(tb testing.TB, s sessions.Store, root string, n int) []sessions.Grant {
+	tb.Helper()
+	ops := make([]*sessions.Op, n)
+	for i := range ops {
+		ops[i] = &sessions.Op{Admit: call(root)}
+	}
+	s.Apply(tb.Context(), ops)
+	grants := make([]sessions.Grant, n)
+	for i, op := range ops {
+		if op.Err != nil {
+			tb.Fatalf("Apply(admission of %s) = %v", op.Admit.RunID, op.Err)
+		}
+		grants[i] = op.Grant
+	}
+	return grants
+}
+
 func ended(g sessions.Grant) *sessions.Op {
 	return &sessions.Op{Progress: &sessions.Progress{
 		Root: g.Session.Tree, Session: g.Session.ID, Run: g.RunID, Gen: g.Gen, Agent: g.Session.Agent, State: lineage.Completed,
@@ -383,6 +401,31 @@ func TestNoScans(t *testing.T) {
 			// Trees that are being dropped: a handful, if any.
 			if !strings.Contains(step, "dropped") && !strings.Contains(step, "CONSTANT ROW") && !strings.Contains(step, "subquery") {
 				t.Errorf("%s: %s", step, query)
+			}
+		}
+	}
+}
+
+// Caps see what came before in the same batch.
+func TestCapsWithinBatch(t *testing.T) {
+	t.Parallel()
+	s := open(t, sqlite.Options{Path: sqlite.Memory})
+	for _, turn := range []string{"turn", ""} {
+		for name, limits := range map[string]lineage.Limits{
+			"sessions": {MaxSessions: 3}, "children": {MaxChildren: 3}, "fan-out": {MaxFanOut: 3}, "concurrent": {MaxConcurrent: 3},
+		} {
+			var ops []*sessions.Op
+			for range 5 {
+				a := call(name + turn)
+				a.Turn, a.Agent, a.Limits = turn, name+turn, limits
+				ops = append(ops, &sessions.Op{Admit: a})
+			}
+			s.Apply(t.Context(), ops)
+			for i, op := range ops {
+				var refusal *lineage.Refusal
+				if refused := errors.As(op.Err, &refusal); refused != (i >= 3) || refused && refusal.Count != 3 {
+					t.Errorf("%s, turn %q: call %d of a batch = %v, want 3 admitted", name, turn, i+1, op.Err)
+				}
 			}
 		}
 	}

@@ -26,10 +26,11 @@ func TestSweepDropsOldTrees(t *testing.T) {
 	old := call("old")
 	key := sessions.BindingKey{Kind: sessions.BindContext, Agent: "worker", ID: old.ContextID}
 	g := admit(t, s, old)
-	end(t, s, g)
-	for range 600 { // more than a chunk
-		end(t, s, admit(t, s, call("old")))
+	ends := []*sessions.Op{ended(g)}
+	for _, g := range admitAll(t, s, "old", 600) { // more than a chunk
+		ends = append(ends, ended(g))
 	}
+	s.Apply(t.Context(), ends)
 	clock.advance(day)
 	end(t, s, admit(t, s, call("young")))
 
@@ -98,20 +99,16 @@ func TestSweepSettlesOverdue(t *testing.T) {
 	t.Parallel()
 	clock := newClock()
 	s := open(t, sqlite.Options{Path: sqlite.Memory, Now: clock.now, Retain: time.Minute})
-	var lost []sessions.Grant
-	for range 250 { // more than one admission settles
-		lost = append(lost, admit(t, s, call("root")))
-	}
+	lost := admitAll(t, s, "root", 250) // more than one admission settles
 	busy := call("busy")
 	busy.Lease = time.Hour
 	kept := admit(t, s, busy)
 	clock.advance(2 * time.Minute)
 	sweep(t, s, 0)
 
-	for _, g := range lost {
-		got, err := s.Session(t.Context(), g.Session.ID)
-		if err != nil || got.State != lineage.Failed || got.Reason != lineage.ReasonLost {
-			t.Fatalf("Session(%s) = %s/%s, %v, want failed/lost", g.Session.ID, got.State, got.Reason, err)
+	for i, got := range readSessions(t, s, "root")[1:] {
+		if got.ID != lost[i].Session.ID || got.State != lineage.Failed || got.Reason != lineage.ReasonLost {
+			t.Fatalf("session %s is %s/%s, want failed/lost", got.ID, got.State, got.Reason)
 		}
 	}
 	clock.advance(time.Minute)

@@ -1,0 +1,292 @@
+package proxy_test
+
+import (
+	"errors"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/a2aproject/a2a-go/v2/a2a"
+	"github.com/a2aproject/a2a-go/v2/a2aclient"
+	"github.com/a2aproject/a2a-go/v2/a2aclient/agentcard"
+	"github.com/a2aproject/a2a-go/v2/a2acompat/a2av0"
+
+	"github.com/a2a-sidecar/a2a-sidecar/internal/agents"
+	"github.com/a2a-sidecar/a2a-sidecar/lineage"
+)
+
+// wires are the ways in which the SDK's clients and servers meet.
+var wires = []struct {
+	name          string
+	agent, client agents.Version
+}{
+	{"1.0", agents.V10, agents.V10},
+	{"0.3", agents.V03, agents.V03},
+	{"both by 1.0", agents.Both, agents.V10},
+	{"both by 0.3", agents.Both, agents.V03},
+}
+
+// startAgent runs an agent of the SDK until the test ends.
+func startAgent(t *testing.T, opts agents.Options) *agents.Agent {
+	t.Helper()
+	opts.Name = "worker"
+	a, err := agents.Start(t.Context(), opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := a.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return a
+}
+
+// visited counts what goes to which host.
+type visited struct {
+	base http.RoundTripper
+	mu   sync.Mutex
+	host map[string]int
+}
+
+func (v *visited) RoundTrip(r *http.Request) (*http.Response, error) {
+	v.mu.Lock()
+	v.host[r.URL.Host]++
+	v.mu.Unlock()
+	return v.base.RoundTrip(r)
+}
+
+// dial makes the SDK's client for worker from the card that the sidecar
+// serves. It fails the test if the client ever talks to anybody else.
+func (w *world) dial(t *testing.T, version agents.Version) *a2aclient.Client {
+	t.Helper()
+	v := &visited{base: w.Client().Transport, host: map[string]int{}}
+	hc := &http.Client{Transport: v}
+	card, err := (&agentcard.Resolver{Client: hc, CardParser: a2av0.NewAgentCardParser()}).Resolve(t.Context(), w.URL+"/agents/worker")
+	if err != nil {
+		t.Fatalf("resolving the card: %v", err)
+	}
+	speak := a2aclient.WithJSONRPCTransport(hc)
+	if version == agents.V03 {
+		speak = a2av0.WithJSONRPCTransport(a2av0.JSONRPCTransportConfig{Client: hc})
+	}
+	c, err := a2aclient.NewFromCard(t.Context(), card, a2aclient.WithDefaultsDisabled(), speak)
+	if err != nil {
+		t.Fatalf("making a client from the card: %v", err)
+	}
+	t.Cleanup(func() {
+		_ = c.Destroy()
+		delete(v.host, w.Listener.Addr().String())
+		if len(v.host) > 0 {
+			t.Errorf("the client went around the sidecar: %v", v.host)
+		}
+	})
+	return c
+}
+
+func userMessage(text string) *a2a.SendMessageRequest {
+	m := a2a.NewMessage(a2a.MessageRoleUser, a2a.NewTextPart(text))
+	m.ContextID = "chat"
+	return &a2a.SendMessageRequest{Message: m}
+}
+
+func textOf(m *a2a.Message) string {
+	var b strings.Builder
+	if m != nil {
+		for _, p := range m.Parts {
+			b.WriteString(p.Text())
+		}
+	}
+	return b.String()
+}
+
+// The SDK's clients and servers, with the sidecar between: every call runs in
+// a context of its own, and is recorded to its end.
+func TestSDK(t *testing.T) {
+	t.Parallel()
+	for _, v := range wires {
+		t.Run(v.name, func(t *testing.T) {
+			t.Parallel()
+			agent := startAgent(t, agents.Options{Version: v.agent})
+			w := newWorld(t, isolated("worker", agent.URL()))
+			c := w.dial(t, v.client)
+
+			result, err := c.SendMessage(t.Context(), userMessage("tides"))
+			if err != nil {
+				t.Fatalf("SendMessage = %v", err)
+			}
+			task, ok := result.(*a2a.Task)
+			if !ok || task.Status.State != a2a.TaskStateCompleted {
+				t.Fatalf("SendMessage = %T %+v, want a completed task", result, result)
+			}
+			var last a2a.TaskState
+			for e, err := range c.SendStreamingMessage(t.Context(), userMessage("dams")) {
+				if err != nil {
+					t.Fatalf("SendStreamingMessage = %v", err)
+				}
+				if e, ok := e.(*a2a.TaskStatusUpdateEvent); ok {
+					last = e.Status.State
+				}
+			}
+			if last != a2a.TaskStateCompleted {
+				t.Errorf("the stream ended in %s, want completed", last)
+			}
+			got, err := c.GetTask(t.Context(), &a2a.GetTaskRequest{ID: task.ID})
+			if err != nil || got.ID != task.ID || got.ContextID != task.ContextID {
+				t.Errorf("GetTask = %+v, %v; want the first task", got, err)
+			}
+
+			calls := agent.Calls()
+			if len(calls) != 2 || calls[0].ContextID == calls[1].ContextID || calls[0].ContextID == "chat" {
+				t.Fatalf("the agent had %d calls in %v, want 2 in contexts of their own", len(calls), agent.Contexts())
+			}
+			w.close()
+			all, err := w.store.Sessions(t.Context(), "chat")
+			if err != nil || len(all) != 3 {
+				t.Fatalf("the tree has %d sessions, %v; want 3", len(all), err)
+			}
+			for i, s := range all[1:] {
+				if s.State != lineage.Completed || s.ContextID != calls[i].ContextID || s.Runs[0].TaskID == "" || s.Result == nil || len(s.Result.Artifacts) != 1 {
+					t.Errorf("session %d = %+v, want a completed one in %s with its task and artifact", i, s, calls[i].ContextID)
+				}
+				if h := calls[i].Header.Get("X-Sidecar-Session-Id"); h != s.ID {
+					t.Errorf("the agent was told of session %q, want %q", h, s.ID)
+				}
+			}
+		})
+	}
+}
+
+// A task that asks back goes on where it was, isolated or not.
+func TestSDKResume(t *testing.T) {
+	t.Parallel()
+	for _, v := range wires {
+		for _, isolate := range []bool{false, true} {
+			t.Run(v.name+map[bool]string{true: " isolated", false: " shared"}[isolate], func(t *testing.T) {
+				t.Parallel()
+				agent := startAgent(t, agents.Options{Version: v.agent, Behaviour: agents.Ask})
+				a := agentAt("worker", agent.URL())
+				a.Session.Isolate = isolate
+				w := newWorld(t, a)
+				c := w.dial(t, v.client)
+
+				result, err := c.SendMessage(t.Context(), userMessage("tides"))
+				if err != nil {
+					t.Fatalf("SendMessage = %v", err)
+				}
+				task := result.(*a2a.Task)
+				if task.Status.State != a2a.TaskStateInputRequired {
+					t.Fatalf("state = %s, want input required", task.Status.State)
+				}
+				w.state(t, "chat", lineage.Suspended, "")
+				answer := userMessage("the moon")
+				answer.Message.TaskID, answer.Message.ContextID = task.ID, task.ContextID
+				result, err = c.SendMessage(t.Context(), answer)
+				if err != nil {
+					t.Fatalf("answering = %v", err)
+				}
+				done := result.(*a2a.Task)
+				if done.ID != task.ID || done.ContextID != task.ContextID || done.Status.State != a2a.TaskStateCompleted {
+					t.Errorf("answered task = %s %s %s, want %s %s completed", done.ID, done.ContextID, done.Status.State, task.ID, task.ContextID)
+				}
+				calls := agent.Calls()
+				if len(calls) != 2 || calls[0].ContextID != calls[1].ContextID {
+					t.Errorf("the agent had contexts %v, want one for both messages", agent.Contexts())
+				}
+				w.close()
+				s := w.session(t, "chat")
+				want := lineage.Active // shared: idle between runs
+				if isolate {
+					want = lineage.Completed
+				}
+				if s.State != want || len(s.Runs) != 1 || s.Runs[0].State != lineage.Completed {
+					t.Errorf("session = %s with runs %+v, want %s with one completed run", s.State, s.Runs, want)
+				}
+			})
+		}
+	}
+}
+
+// The SDK's clients read refusals: as errors, and with refuse: task as tasks
+// that failed, whose text says why.
+func TestSDKRefusals(t *testing.T) {
+	t.Parallel()
+	const why = "agent worker cannot be reached; retry later"
+	for _, v := range []struct {
+		name   string
+		client agents.Version
+	}{{"1.0", agents.V10}, {"0.3", agents.V03}} {
+		for _, asTask := range []bool{false, true} {
+			t.Run(v.name+map[bool]string{true: " as a task", false: " as an error"}[asTask], func(t *testing.T) {
+				t.Parallel()
+				agent := startAgent(t, agents.Options{Version: v.client})
+				a := isolated("worker", agent.URL())
+				a.RefuseTask = asTask
+				w := newWorld(t, a)
+				c := w.dial(t, v.client)
+				if err := agent.Close(); err != nil {
+					t.Fatal(err)
+				}
+				within(t, "the sidecar has noticed", func() bool { return w.proxy.Connections("worker") == 0 })
+
+				result, err := c.SendMessage(t.Context(), userMessage("tides"))
+				checkRefusal(t, asTask, result, err, why)
+				var events []a2a.Event
+				err = nil
+				for e, fault := range c.SendStreamingMessage(t.Context(), userMessage("dams")) {
+					if fault != nil {
+						err = errors.Join(err, fault)
+						break
+					}
+					events = append(events, e)
+				}
+				if !asTask {
+					checkRefusal(t, asTask, nil, err, why)
+					return
+				}
+				if len(events) == 0 {
+					t.Fatalf("the stream was empty, %v", err)
+				}
+				checkRefusal(t, asTask, events[0], err, why)
+				if v.client == agents.V03 { // whose streams end with a final status
+					last, ok := events[len(events)-1].(*a2a.TaskStatusUpdateEvent)
+					if !ok || last.Status.State != a2a.TaskStateFailed || textOf(last.Status.Message) != why {
+						t.Errorf("last event = %+v, want a failed status", events[len(events)-1])
+					}
+				}
+			})
+		}
+	}
+}
+
+// checkRefusal checks what a client made of a refused call.
+func checkRefusal(t *testing.T, asTask bool, result any, err error, why string) {
+	t.Helper()
+	if !asTask {
+		if err == nil || !strings.Contains(err.Error(), why) {
+			t.Errorf("refused call = %v, %v; want an error that says %q", result, err, why)
+		}
+		return
+	}
+	task, ok := result.(*a2a.Task)
+	if err != nil || !ok || task.Status.State != a2a.TaskStateFailed || textOf(task.Status.Message) != why || task.ContextID != "chat" {
+		t.Errorf("refused call = %+v, %v; want a failed task in chat that says %q", result, err, why)
+	}
+}
+
+// Only a send is refused with a task; and only by a cap, not for bad input.
+func TestRefuseTaskIsForSends(t *testing.T) {
+	t.Parallel()
+	a := agentAt("worker", nowhere(t))
+	a.RefuseTask = true
+	w := newWorld(t, a)
+	for body, code := range map[string]int{
+		`{"jsonrpc":"2.0","id":1,"method":"GetTask","params":{"id":"t"}}`: -32052,
+		send10("m1", `,"contextId":7`):                                    -32600,
+	} {
+		if e := readError(t, w.post(t, body), false); e.Error.Code != code {
+			t.Errorf("answer to %s = %+v, want %d", body, e, code)
+		}
+	}
+}
