@@ -78,32 +78,43 @@ func (l *line) call() {
 // store's atomic step can tell.
 func lineKey(a *Admission, r *lineage.Refusal) (key, root, agent string) {
 	if r.Reason == lineage.ConcurrencyLimit {
-		return "agent\x00" + a.Agent, "", a.Agent
+		return agentKey(a), "", a.Agent
 	}
 	return callerKey(a), a.Root, ""
 }
 
+func agentKey(a *Admission) string { return "agent\x00" + a.Agent }
+
 func callerKey(a *Admission) string {
 	caller := a.Caller.ContextID
-	if caller == a.Root {
+	if fromRoot(a) {
 		caller = ""
 	}
 	return "caller\x00" + a.Root + "\x00" + caller
 }
 
+// fromRoot reports whether a call says that it comes from the root session, or
+// does not say where from.
+func fromRoot(a *Admission) bool {
+	return a.Caller.ContextID == "" || a.Caller.ContextID == a.Root
+}
+
 // ahead returns the refusal of a line that a must join without trying, because
-// others came first; nil if there is none. A call that continues a task never
-// waits behind others: it may hold the very place that they wait for.
+// others came first; nil if there is none. Two kinds of call never wait behind
+// others, who may be waiting for the very place that it helps to free: one that
+// continues a task; and, in an agent's line, one from below the root, whose
+// ancestors' places at the agent do not count against it.
 func (ls *lines) ahead(a *Admission) *lineage.Refusal {
 	if a.TaskID != "" {
 		return nil
 	}
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
-	for _, key := range [...]string{callerKey(a), "agent\x00" + a.Agent} {
-		if l := ls.by[key]; l != nil && len(l.waiting) > 0 {
-			return l.heard(a)
-		}
+	if l := ls.by[callerKey(a)]; l != nil && len(l.waiting) > 0 {
+		return l.heard(a)
+	}
+	if l := ls.by[agentKey(a)]; l != nil && len(l.waiting) > 0 && fromRoot(a) {
+		return l.heard(a)
 	}
 	return nil
 }

@@ -110,6 +110,26 @@ func TestOtherCallersDoNotWaitInOnesLine(t *testing.T) {
 	})
 }
 
+// A call from below the root may stand below the very call that holds the place
+// which the line waits for. Caps leave that place out of account; so must lines.
+func TestDescendantIsNotKeptBehindAnAgentsLine(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		p := newPlaces()
+		p.agent["a"] = 1
+		ancestor := call("ancestor", "", "a")
+		<-p.waitFor(t.Context(), ancestor)
+		waits := p.waitFor(t.Context(), call("waits", "", "a"))
+		pending(t, "the one in line", waits)
+		p.free(false, ancestor) // as caps see it from below
+		if o := <-p.waitFor(t.Context(), call("descendant", "child", "a")); o.err != nil || o.after != 0 {
+			t.Errorf("descendant's call = %v after %v, want it to try at once", o.err, o.after)
+		}
+		pending(t, "the one in line", waits)
+		time.Sleep(time.Minute)
+	})
+}
+
 func TestContinuedTaskWaitsBehindNobody(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -118,7 +118,7 @@ func (w *writer) stmt(ctx context.Context, query string) (*sql.Stmt, error) {
 // told instead (a refusal, not found) is checked before anything is changed.
 type batch struct {
 	*writer
-	ctx context.Context //nolint:containedctx // lives as long as the transaction
+	ctx context.Context // lives as long as the transaction
 	now time.Time
 
 	dirtyTrees    []*treeRow
