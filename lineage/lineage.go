@@ -234,6 +234,7 @@ const (
 	EventStatus    = "task.status"
 	EventArtifact  = "task.artifact"
 	EventBound     = "context.bound"     // the agent's reply told the session's context id
+	EventTask      = "task.bound"        // the agent's reply told the run's task, and no other event does
 	EventCrossed   = "context.crossed"   // the caller named another tree's context
 	EventCollapsed = "context.collapsed" // parallel runs share one context
 )

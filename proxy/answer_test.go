@@ -176,6 +176,23 @@ func TestStreamsAreNotHeldUp(t *testing.T) {
 	}
 }
 
+// What a stream has said is in the record while it goes on.
+func TestStreamsAreRecordedAsTheyGo(t *testing.T) {
+	t.Parallel()
+	agent := newFake(t, func(w http.ResponseWriter, r *http.Request) {
+		streams("data: "+working10+"\n\n")(w, r)
+		_ = http.NewResponseController(w).Flush()
+		<-r.Context().Done()
+	})
+	w := newWorld(t, isolated("worker", agent.URL))
+	resp := w.open(t, stream10("m1", ""), "x-kagent-root-context-id", "top")
+	defer func() { _ = resp.Body.Close() }()
+	within(t, "the run has its task", func() bool {
+		s := w.session(t, "top")
+		return len(s.Runs) == 1 && s.Runs[0].TaskID == "t1" && s.State == lineage.Active
+	})
+}
+
 // open sends a JSON-RPC body to worker and returns the answer unread.
 func (w *world) open(t *testing.T, body string, headers ...string) *http.Response {
 	t.Helper()

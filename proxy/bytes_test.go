@@ -217,11 +217,16 @@ func TestSendsAreSentOnce(t *testing.T) {
 			w := newWorld(t, isolated("worker", agent.URL))
 			w.post(t, send10("m1", ""), key, "k1") // so that the next finds a connection
 			got := w.post(t, send10("m2", `,"contextId":"chat"`), key, "k2")
-			if e := readError(t, got, false); e.Error.Code != -32052 || e.Error.Message != "agent worker broke off before it answered; it may have acted on the call" {
+			// Nor is the caller told to: there is no RetryInfo.
+			if e := readError(t, got, false); e.Error.Code != -32052 || len(e.Error.Data) != 1 ||
+				e.Error.Message != "agent worker broke off before it answered; it may have acted on the call" {
 				t.Errorf("answer = %s", got.body)
 			}
-			if n := calls.Load(); n != 2 {
-				t.Errorf("agent got %d calls, want 2: one each", n)
+			if got := w.do(t, http.MethodPut, "/agents/worker/files", "x", key, "k3"); got.status != http.StatusBadGateway || got.header.Get("Retry-After") != "" {
+				t.Errorf("other request = %d %v, want 502", got.status, got.header)
+			}
+			if n := calls.Load(); n != 3 {
+				t.Errorf("agent got %d requests, want 3: one each", n)
 			}
 			w.state(t, "chat", "failed", "lost")
 		})

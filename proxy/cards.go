@@ -186,9 +186,7 @@ func (p *Proxy) serveCard(w http.ResponseWriter, x *exchange, resp *http.Respons
 			return nil
 		}
 	}
-	if resp.StatusCode != http.StatusNotModified { // its length is that of the card which it stands for
-		h.Set("Content-Length", strconv.Itoa(len(body)))
-	}
+	h.Set("Content-Length", strconv.Itoa(len(body)))
 	w.WriteHeader(resp.StatusCode)
 	if x.in.Method != http.MethodHead {
 		_, _ = w.Write(body) // a caller that has gone needs no card

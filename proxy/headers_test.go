@@ -95,6 +95,23 @@ func TestLineageHeaders(t *testing.T) {
 	}
 }
 
+// A task goes on in its own tree, whatever the headers say; but what they say
+// is what the agent hears.
+func TestLineageHeadersOfAnotherTree(t *testing.T) {
+	t.Parallel()
+	agent := newFake(t, says(working10))
+	w := newWorld(t, agentAt("worker", agent.URL))
+	w.post(t, send10("m1", ""), "x-kagent-root-context-id", "top")
+	got := w.post(t, send10("m2", `,"taskId":"t1"`), "x-kagent-root-context-id", "other", "x-kagent-parent-context-id", "mid")
+	if root := got.header.Get("x-sidecar-root-context-id"); root != "top" {
+		t.Errorf("the task went on in %q, want top", root)
+	}
+	want := map[string][]string{"x-kagent-root-context-id": {"other"}, "x-kagent-parent-context-id": {"mid"}}
+	if diff := cmp.Diff(want, values(agent.received()[1].header, "x-kagent-")); diff != "" {
+		t.Errorf("headers at the agent (-want +got):\n%s", diff)
+	}
+}
+
 // knows reports whether a session is in a tree.
 func (w *world) knows(t *testing.T, root, session string) bool {
 	t.Helper()

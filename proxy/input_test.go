@@ -188,7 +188,10 @@ func TestTaskOfAnotherUser(t *testing.T) {
 			agent := newFake(t, says(completed10))
 			w := newWorld(t, agentAt("worker", agent.URL))
 			w.post(t, send10("m1", ""), "x-user-id", "ada", "x-kagent-root-context-id", "top")
-			w.state(t, "top", lineage.Active, "")
+			within(t, "the first call is recorded to its end", func() bool {
+				s := w.session(t, "top")
+				return len(s.Runs) == 1 && s.Runs[0].State == lineage.Completed
+			})
 			before := w.recorded(t)
 			for _, user := range []string{"bob", "Ada", ""} {
 				var headers []string

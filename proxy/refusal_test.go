@@ -2,6 +2,7 @@ package proxy_test
 
 import (
 	"net/http"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -150,6 +151,34 @@ func TestRefusals(t *testing.T) {
 				t.Errorf("the tree has %d sessions (%v): a refused call left one", len(all), err)
 			}
 		})
+	}
+}
+
+// While the store does not answer, calls go on in the contexts that they would
+// have had, and nothing is said of sessions that nobody has recorded.
+func TestCallsGoOnWithoutAStore(t *testing.T) {
+	t.Parallel()
+	agent := newFake(t, says(completed10))
+	w := newWorldWith(t, func(o *sessions.Options, _ *proxy.Options) {
+		o.Store, o.OnStoreDown = brokenStore{o.Store}, sessions.StoreDownLocal
+	}, isolated("worker", agent.URL))
+	for i, body := range []string{send10("m1", `,"contextId":"x"`), stream10("m2", ""), `{"jsonrpc":"2.0","id":1,"method":"GetTask","params":{"id":"t1"}}`} {
+		got := w.post(t, body, "x-kagent-root-context-id", "top")
+		if got.body != completed10 {
+			t.Errorf("answer = %s, want the agent's", got.body)
+		}
+		if i == 2 {
+			break
+		}
+		id := got.header.Get("x-sidecar-context-id")
+		want := map[string][]string{"x-sidecar-root-context-id": {"top"}, "x-sidecar-context-id": {id}}
+		if diff := cmp.Diff(want, values(got.header, "x-sidecar-")); diff != "" {
+			t.Errorf("headers (-want +got):\n%s", diff)
+		}
+		sent := agent.received()[i]
+		if id == "" || !strings.Contains(sent.body, `"contextId":"`+id+`"`) || sent.header.Get("X-Kagent-Root-Context-Id") != "top" {
+			t.Errorf("agent got %s, root %q; want context %q, root top", sent.body, sent.header.Get("X-Kagent-Root-Context-Id"), id)
+		}
 	}
 }
 

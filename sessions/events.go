@@ -38,7 +38,8 @@ type (
 		MessageID string `json:"messageId"`
 		TaskID    string `json:"taskId,omitempty"`
 	}
-	// TaskPayload is the part of an event that tells a run's task.
+	// TaskPayload is the part of an event that tells a run's task (TellsTask),
+	// and all of task.bound.
 	TaskPayload struct {
 		Run    string `json:"run"`
 		TaskID string `json:"taskId,omitempty"`
@@ -60,6 +61,18 @@ type (
 		Usage  json.RawMessage `json:"usage,omitempty"`
 	}
 )
+
+// TellsTask reports whether events of a type tell the task of the run that
+// they name. A store that learns a run's task by a [Progress] none of whose new
+// events does, logs it itself, as task.bound.
+func TellsTask(eventType string) bool {
+	switch eventType {
+	case lineage.EventStatus, lineage.EventArtifact, lineage.EventReceived, lineage.EventTask:
+		return true
+	default:
+		return false
+	}
+}
 
 // Project folds a log, in order, into the state that it tells: the sessions
 // with their runs, in spawn order. Every store's state equals it.
@@ -150,7 +163,7 @@ func (p *projection) apply(e *lineage.Event) {
 			}
 		}
 		keep(s, end)
-	case lineage.EventStatus, lineage.EventArtifact, lineage.EventReceived:
+	case lineage.EventStatus, lineage.EventArtifact, lineage.EventReceived, lineage.EventTask:
 		var t TaskPayload
 		if json.Unmarshal(e.Payload, &t) != nil || t.TaskID == "" {
 			return

@@ -243,3 +243,32 @@ func TestHugeArtifactIsCut(t *testing.T) {
 		}
 	})
 }
+
+// The log tells which task a run made, whatever the agent says first, and even
+// where a first try has logged all that a retry hears.
+func TestLogTellsEveryTask(t *testing.T) {
+	t.Parallel()
+	for name, first := range map[string]string{
+		"chunk":         `{"artifactUpdate":{"taskId":"t1","artifact":{"artifactId":"a","parts":[{"text":"x"}]}}}`,
+		"unknown state": `{"statusUpdate":{"taskId":"t1","status":{"state":"TASK_STATE_LIMBO"}}}`,
+		"status":        task(working),
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			inWorld(t, nil, func(t *testing.T, w *world) {
+				run := w.begin(message{root: "root", id: "m"})
+				w.say(run, first)
+				run.Flush()
+				w.end(run, sessions.CallerGone)
+				again := w.begin(message{root: "root", id: "m"})
+				w.say(again, first, task(completed))
+				w.end(again, sessions.Answered)
+				for _, r := range w.session(again).Runs {
+					if r.TaskID != "t1" {
+						t.Errorf("run %s has task %q, want t1", r.ID, r.TaskID)
+					}
+				}
+			})
+		})
+	}
+}

@@ -267,7 +267,7 @@ type Progress struct {
 	Agent   string
 	TraceID string
 
-	TaskID    string // the run's task is this
+	TaskID    string // the run's task is this; Events of a type that TellsTask name it too
 	ContextID string // the agent's reply named this context
 
 	State  lineage.State // Active: seen working; Suspended; Completed, Failed: the run ended

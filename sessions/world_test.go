@@ -165,6 +165,10 @@ func inWorld(t *testing.T, change func(*sessions.Options), check func(t *testing
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, &shaky{Model: storetest.NewModel(time.Now)}, change)
 		check(t, w)
+		synctest.Wait()
+		if err := storetest.Consistent(t.Context(), w.store.Model); err != nil {
+			t.Error(err)
+		}
 	})
 }
 

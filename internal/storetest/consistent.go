@@ -45,6 +45,30 @@ func read(ctx context.Context, r sessions.Reader, root string) (*dump, error) {
 	}
 }
 
+// Consistent returns what is wrong with a store's trees, whatever happened in
+// them: above all, that the state of one is not what its log tells.
+func Consistent(ctx context.Context, r sessions.Reader) error {
+	var q sessions.TreeQuery
+	for {
+		page, err := r.Trees(ctx, q)
+		if err != nil {
+			return err
+		}
+		for _, tree := range page.Trees {
+			d, err := read(ctx, r, tree.Root)
+			if err == nil {
+				err = d.consistent(ctx, r)
+			}
+			if err != nil {
+				return fmt.Errorf("tree %s: %w", tree.Root, err)
+			}
+		}
+		if q.Cursor = page.Next; q.Cursor == "" {
+			return nil
+		}
+	}
+}
+
 func (w *world) dump(root string) *dump {
 	w.Helper()
 	d, err := read(w.Context(), w.store, root)

@@ -209,17 +209,19 @@ func (g *generator) progress() *sessions.Progress {
 	}
 	for range g.IntN(3) {
 		p.Events = append(p.Events, sessions.Draft{
-			ID: pick(g, "d1", "d2", "d3", g.id("d")), Type: pick(g, lineage.EventStatus, lineage.EventArtifact, lineage.EventRefused),
+			ID: pick(g, "d1", "d2", "d3", g.id("d")), Type: pick(g, lineage.EventQueued, lineage.EventRefused),
 			Payload: json.RawMessage(pick(g, `{}`, `{"text":"1"}`)),
 		})
 	}
 	switch n := g.IntN(100); {
-	case n < 20: // the log tells the task with the event that told the sidecar
+	case n < 25: // with an event that tells it, which another run may have told, or without
 		p.TaskID = g.task()
-		p.Events = append(p.Events, sessions.Draft{
-			ID: g.id("seen"), Type: lineage.EventStatus,
-			Payload: json.RawMessage(fmt.Sprintf(`{"run":%q,"taskId":%q}`, r.ID, p.TaskID)),
-		})
+		if n < 15 {
+			p.Events = append(p.Events, sessions.Draft{
+				ID: "seen/" + r.in.Agent + "/" + p.TaskID + "/" + pick(g, "1", "2", "3"), Type: lineage.EventStatus,
+				Payload: json.RawMessage(fmt.Sprintf(`{"run":%q,"taskId":%q}`, r.ID, p.TaskID)),
+			})
+		}
 	case n < 35 && r.TaskID != "":
 		p.Session, p.Run, p.TaskID = "", "", r.TaskID
 	case n < 38:

@@ -61,8 +61,10 @@ func (m *Model) tell(t *modelTree, s *node, run *modelRun, p *sessions.Progress)
 	if run != nil {
 		by.turn = run.turn
 	}
+	learnt := false
 	if run != nil && run.TaskID == "" && p.TaskID != "" {
 		run.TaskID = p.TaskID
+		learnt = true
 		if at := (agentID{s.Agent, p.TaskID}); t.tasks[at] == nil {
 			t.tasks[at] = run
 		}
@@ -80,7 +82,14 @@ func (m *Model) tell(t *modelTree, s *node, run *modelRun, p *sessions.Progress)
 		}
 	}
 	for _, d := range p.Events {
+		before := len(t.log)
 		t.append(now, s, by, d.ID, d.Type, d.Payload)
+		if len(t.log) > before && sessions.TellsTask(d.Type) {
+			learnt = false // and told
+		}
+	}
+	if learnt {
+		t.append(now, s, by, "task/"+run.ID, lineage.EventTask, sessions.TaskPayload{Run: run.ID, TaskID: run.TaskID})
 	}
 	if run == nil {
 		return

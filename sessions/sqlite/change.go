@@ -45,7 +45,7 @@ func (b *batch) logTold(t *treeRow, s *sessionRow, by origin, typ, id string, pa
 }
 
 // ownIDs are what the ids of the store's own events begin with.
-var ownIDs = []string{"spawned", "sent", "resumed", "suspended", "ended", "run", "bound", "collapsed"}
+var ownIDs = []string{"spawned", "sent", "resumed", "suspended", "ended", "run", "bound", "task", "collapsed"}
 
 func (b *batch) append(t *treeRow, s *sessionRow, by origin, typ, id string, payload []byte, told bool) error {
 	at := b.clock(t)

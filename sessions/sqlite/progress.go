@@ -68,7 +68,8 @@ func (b *batch) tell(t *treeRow, s *sessionRow, r *runRow, p *sessions.Progress)
 			return fmt.Errorf("%w: the result or usage of session %s is no JSON", errInvalid, s.ID)
 		}
 	}
-	if err := b.learnTask(t, s, r, p.TaskID); err != nil {
+	untold, err := b.learnTask(t, s, r, p.TaskID)
+	if err != nil {
 		return err
 	}
 	if err := b.learnContext(t, s, p.ContextID, by); err != nil {
@@ -76,14 +77,21 @@ func (b *batch) tell(t *treeRow, s *sessionRow, r *runRow, p *sessions.Progress)
 	}
 	for i := range p.Events {
 		d := &p.Events[i]
+		before := t.seq
 		if err := b.logTold(t, s, by, d.Type, d.ID, d.Payload); err != nil {
 			return err
 		}
+		// An event that another run of the task has told tells nothing here.
+		untold = untold && !(t.seq > before && sessions.TellsTask(d.Type))
 	}
 	if r == nil {
 		return nil
 	}
-	var err error
+	if untold {
+		if err := b.logTask(t, s, r, by); err != nil {
+			return err
+		}
+	}
 	switch p.State {
 	case lineage.Active:
 		err = b.resume(t, s, r, by)
@@ -102,17 +110,26 @@ func (b *batch) tell(t *treeRow, s *sessionRow, r *runRow, p *sessions.Progress)
 	return err
 }
 
-// learnTask: the run's task is this. The first run of a task keeps it.
-func (b *batch) learnTask(t *treeRow, s *sessionRow, r *runRow, taskID string) error {
+// learnTask: the run's task is this. The first run of a task keeps it. It
+// reports whether that is news, which the log must tell.
+func (b *batch) learnTask(t *treeRow, s *sessionRow, r *runRow, taskID string) (news bool, err error) {
 	if r == nil || r.TaskID != "" || taskID == "" {
-		return nil
+		return false, nil
 	}
 	r.TaskID = taskID
 	b.touchRun(r)
 	if err := b.pointFirst(t, keyTask, s.Agent, taskID, key{r.session, r.n}); err != nil {
+		return false, err
+	}
+	return true, b.bind(t, sessions.BindTask, s.Agent, taskID)
+}
+
+func (b *batch) logTask(t *treeRow, s *sessionRow, r *runRow, by origin) error {
+	payload, err := encode(sessions.TaskPayload{Run: r.ID, TaskID: r.TaskID})
+	if err != nil {
 		return err
 	}
-	return b.bind(t, sessions.BindTask, s.Agent, taskID)
+	return b.log(t, s, by, lineage.EventTask, "task/"+r.ID, payload)
 }
 
 // learnContext: the agent's reply named this context. It is the session's own

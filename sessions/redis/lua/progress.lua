@@ -29,9 +29,11 @@ local s = session(sid)
 if not s or r and r.session ~= sid then return reply('missing', 'session') end
 local by = {turn = r and r.turn or s.turn, trace = a.trace}
 
+local untold = false -- the run's task is news, which the log must tell
 if r and a.task ~= '' then
 	if r.task == '' then
 		r.task, r.dirty, dirty = a.task, true, true
+		untold = true
 		local f = field('t', s.agent, a.task)
 		if not id(f) then name(f, pack({r.id, s.id})) end
 		bind('task', s.agent, a.task, true)
@@ -53,8 +55,16 @@ if a.context ~= '' then
 	end
 end
 
+-- sessions.TellsTask
+local tells = {['task.status'] = true, ['task.artifact'] = true, ['message.received'] = true, ['task.bound'] = true}
 for i = events, #ARGV, 3 do
+	local before = meta.seq
 	append(s, by, ARGV[i], ARGV[i + 1], ARGV[i + 2])
+	-- An event that another run of the task has told tells nothing here.
+	if untold and meta.seq > before and tells[ARGV[i + 1]] then untold = false end
+end
+if untold then
+	append(s, by, 'task/' .. r.id, 'task.bound', '{"run":' .. quote(r.id) .. ',"taskId":' .. quote(r.task) .. '}')
 end
 
 if r and a.state == 'active' then
