@@ -34,6 +34,7 @@ func TestBadInput(t *testing.T) {
 		{name: "cut short, streaming", body: `{"jsonrpc":"2.0","id":12,"method":"SendStreamingMessage","params":{`, code: parse, id: `12`, what: "it ends early", stream: true, data: true},
 		{name: "cut short, 0.3", body: `{"jsonrpc":"2.0","id":12,"method":"message/stream","params":{`, code: parse, id: `12`, what: "it ends early", stream: true},
 		{name: "no UTF-8", body: "{\"jsonrpc\":\"2.0\",\"id\":4,\"method\":\"SendMessage\",\"x\":\"\xff\"}", code: parse, id: "4", what: "invalid UTF-8", data: true},
+		{name: "no UTF-8 in the id", body: "{\"jsonrpc\":\"2.0\",\"id\":\"\xff\",\"method\":\"GetTask\"}", code: parse, id: "null", what: "invalid UTF-8", data: true},
 		{name: "byte order mark", body: "\ufeff" + message(""), code: parse, id: "null", what: "body is not JSON"},
 		{name: "bytes after", body: message("") + "x", code: parse, id: "1", what: "bytes after the JSON value", data: true},
 		{name: "another call after", body: stream10("m1", "") + stream10("m2", ""), code: parse, id: "1", what: "bytes after the JSON value", stream: true, data: true},

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"strconv"
 	"time"
+	"unicode/utf8"
 
 	"github.com/google/uuid"
 
@@ -173,8 +174,10 @@ func (p *Proxy) writeRPC(w http.ResponseWriter, q asked, f fault) {
 	p.writeJSON(w, q.streaming, f.rpcHTTP, e)
 }
 
+// rawID is an id as it may be echoed: one that is no UTF-8 would make the
+// answer no JSON.
 func rawID(id []byte) json.RawMessage {
-	if id == nil {
+	if id == nil || !utf8.Valid(id) {
 		return json.RawMessage("null")
 	}
 	return id

@@ -123,7 +123,7 @@ func New(ctx context.Context, opts Options) (*Record, error) {
 		opts: opts, secret: secret, lines: newLines(), cache: cache, known: known,
 		open: map[string]*hold{},
 	}
-	r.writer = newWriter(opts.Store, opts.Timeout, r.applied, r.dropped)
+	r.writer = newWriter(opts.Store, opts.Timeout, func() bool { return r.lines.waiting() == 0 }, r.applied, r.dropped)
 	ctx, r.cancel = context.WithCancel(ctx)
 	go r.writer.run(context.WithoutCancel(ctx))
 	r.beat.Go(func() { r.renew(ctx) })

@@ -103,14 +103,27 @@ type bench struct {
 	ctx    context.Context
 
 	mu      sync.Mutex
+	calm    bool // nobody waits in line
 	applied []string
 	lost    []int
+}
+
+func (b *bench) isPatient() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.calm
+}
+
+func (b *bench) setCalm() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.calm = true
 }
 
 func newBench(t *testing.T) *bench {
 	t.Helper()
 	b := &bench{script: &script{}, ctx: context.Background()}
-	b.writer = newWriter(b.script, scriptTimeout, func(ops []*Op) {
+	b.writer = newWriter(b.script, scriptTimeout, b.isPatient, func(ops []*Op) {
 		b.mu.Lock()
 		defer b.mu.Unlock()
 		for _, op := range ops {

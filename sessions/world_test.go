@@ -165,7 +165,7 @@ func inWorld(t *testing.T, change func(*sessions.Options), check func(t *testing
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, &shaky{Model: storetest.NewModel(time.Now)}, change)
 		check(t, w)
-		synctest.Wait()
+		w.settle()
 		if err := storetest.Consistent(t.Context(), w.store.Model); err != nil {
 			t.Error(err)
 		}
@@ -321,11 +321,20 @@ func (w *world) saw(run *sessions.Run, response string) {
 	run.Saw(u)
 }
 
+// settle waits until the store has heard of all that happened.
+func (w *world) settle() {
+	w.Helper()
+	if _, err := w.record.Reader().Trees(w.Context(), sessions.TreeQuery{}); err != nil {
+		w.Fatal(err)
+	}
+	synctest.Wait()
+}
+
 // end ends run and waits until the store has heard of it.
 func (w *world) end(run *sessions.Run, o sessions.Outcome) {
 	w.Helper()
 	run.End(o)
-	synctest.Wait()
+	w.settle()
 }
 
 // sent checks which context a run's message goes out with.
@@ -344,7 +353,7 @@ func contextOf(run *sessions.Run) string {
 // session returns the session of run as the store has it now.
 func (w *world) session(run *sessions.Run) lineage.Session {
 	w.Helper()
-	s, err := w.store.Session(w.Context(), run.Lineage().Session)
+	s, err := w.record.Reader().Session(w.Context(), run.Lineage().Session)
 	if err != nil {
 		w.Fatalf("Session() = %v", err)
 	}
@@ -365,7 +374,7 @@ func (w *world) stands(run *sessions.Run, session, last lineage.State, reason st
 // tree returns the sessions of a tree.
 func (w *world) tree(root string) []lineage.Session {
 	w.Helper()
-	all, err := w.store.Sessions(w.Context(), root)
+	all, err := w.record.Reader().Sessions(w.Context(), root)
 	if err != nil {
 		w.Fatalf("Sessions(%s) = %v", root, err)
 	}
@@ -376,7 +385,7 @@ func (w *world) tree(root string) []lineage.Session {
 func (w *world) events(root string, types ...string) []lineage.Event {
 	w.Helper()
 	synctest.Wait()
-	page, err := w.store.Events(w.Context(), root, sessions.EventQuery{All: true, Types: types, Limit: sessions.MaxPage})
+	page, err := w.record.Reader().Events(w.Context(), root, sessions.EventQuery{All: true, Types: types, Limit: sessions.MaxPage})
 	if err != nil {
 		w.Fatalf("Events(%s) = %v", root, err)
 	}

@@ -15,13 +15,17 @@ const (
 	maxPending = 16384                  // ops that may wait; who brings more progress waits too
 	retryFor   = 30 * time.Second       // how long progress is kept for a store that does not answer
 	retryEvery = 200 * time.Millisecond // how often such a store is tried
+	// linger is how long progress that nobody waits for may wait for company: a
+	// call that ends is often followed by one that begins, and both together
+	// cost the store little more than one.
+	linger = 2 * time.Millisecond
 )
 
 // job is an op on its way through the writer.
 type job struct {
 	op    Op
 	until time.Time     // progress: when it is given up
-	done  chan struct{} // admission: closed when op has its outcome
+	done  chan struct{} // admission, and sync, which has no op: closed when all up to here is done
 
 	// Guarded by writer.mu.
 	finished  bool
@@ -38,6 +42,7 @@ type job struct {
 type writer struct {
 	store   Store
 	timeout time.Duration
+	patient func() bool      // nobody waits for what progress may free
 	applied func([]*Op)      // told of every batch that was carried out
 	dropped func(int, error) // told of progress that was given up
 
@@ -45,16 +50,17 @@ type writer struct {
 	room    *sync.Cond // pending has become shorter, or closed
 	pending []*job
 	closed  bool
+	hasty   bool  // somebody waits for something in pending
 	stopped bool  // run has returned, or is about to
 	down    error // what the last Apply said; nil while the store answers
 
-	wake chan struct{} // capacity 1: pending is not empty, or closed
+	wake chan struct{} // capacity 1: pending has become longer, or hasty, or closed
 	gone chan struct{} // closed when run has returned
 }
 
-func newWriter(store Store, timeout time.Duration, applied func([]*Op), dropped func(int, error)) *writer {
+func newWriter(store Store, timeout time.Duration, patient func() bool, applied func([]*Op), dropped func(int, error)) *writer {
 	w := &writer{
-		store: store, timeout: timeout, applied: applied, dropped: dropped,
+		store: store, timeout: timeout, patient: patient, applied: applied, dropped: dropped,
 		wake: make(chan struct{}, 1), gone: make(chan struct{}),
 	}
 	w.room = sync.NewCond(&w.mu)
@@ -79,7 +85,7 @@ func (w *writer) admit(ctx context.Context, a *Admission, late func(Grant) *Prog
 		}
 		return Grant{}, err
 	}
-	w.pending = append(w.pending, j)
+	w.pending, w.hasty = append(w.pending, j), true
 	w.mu.Unlock()
 	w.signal()
 
@@ -95,6 +101,26 @@ func (w *writer) admit(ctx context.Context, a *Admission, late func(Grant) *Prog
 	}
 	j.abandoned = late
 	return Grant{}, ctx.Err()
+}
+
+// sync waits until all that was posted before it is carried out, or held for a
+// store that does not answer.
+func (w *writer) sync(ctx context.Context) error {
+	j := &job{done: make(chan struct{})}
+	w.mu.Lock()
+	if w.stopped || w.down != nil {
+		w.mu.Unlock()
+		return nil
+	}
+	w.pending, w.hasty = append(w.pending, j), true
+	w.mu.Unlock()
+	w.signal()
+	select {
+	case <-j.done:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }
 
 // post has p carried out after all that was posted before it. It waits only
@@ -158,10 +184,12 @@ func (w *writer) run(ctx context.Context) {
 	retry := time.NewTicker(retryEvery)
 	defer retry.Stop()
 	for {
+		w.gather()
 		w.mu.Lock()
 		n := min(len(w.pending), maxBatch)
 		batch := w.pending[:n:n]
 		w.pending = w.pending[n:]
+		w.hasty = w.hasty && len(w.pending) > 0
 		closed, down := w.closed, w.down != nil
 		w.stopped = closed && n == 0
 		w.room.Broadcast()
@@ -187,17 +215,46 @@ func (w *writer) run(ctx context.Context) {
 	}
 }
 
+// gather waits a little for company while there is nothing but progress that
+// nobody waits for.
+func (w *writer) gather() {
+	if !w.idle() || !w.patient() {
+		return
+	}
+	enough := time.NewTimer(linger)
+	defer enough.Stop()
+	for w.idle() {
+		select {
+		case <-w.wake:
+		case <-enough.C:
+			return
+		}
+	}
+}
+
+// idle reports whether what is pending may wait.
+func (w *writer) idle() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	n := len(w.pending)
+	return n > 0 && n < maxBatch/2 && !w.hasty && !w.closed && w.down == nil
+}
+
 // apply carries out one batch. It returns what is wrong with the store, if
 // anything, and the progress that is therefore still to be told.
 func (w *writer) apply(ctx context.Context, batch []*job) (undone []*job, down error) {
-	ops := make([]*Op, len(batch))
-	for i, j := range batch {
-		ops[i] = &j.op
+	ops := make([]*Op, 0, len(batch))
+	for _, j := range batch {
+		if j.op.Admit != nil || j.op.Progress != nil {
+			ops = append(ops, &j.op)
+		}
 	}
-	ctx, cancel := context.WithTimeout(ctx, w.timeout)
-	defer cancel()
-	w.store.Apply(ctx, ops)
-	w.applied(ops)
+	if len(ops) > 0 {
+		ctx, cancel := context.WithTimeout(ctx, w.timeout)
+		defer cancel()
+		w.store.Apply(ctx, ops)
+		w.applied(ops)
+	}
 
 	for _, j := range batch {
 		if errors.Is(j.op.Err, ErrUnavailable) {
@@ -209,7 +266,7 @@ func (w *writer) apply(ctx context.Context, batch []*job) (undone []*job, down e
 	}
 	w.setDown(down) // before the outcomes are known: who hears of one finds it so
 	for _, j := range batch {
-		if j.op.Admit != nil {
+		if j.op.Progress == nil {
 			w.finish(j)
 		}
 	}
@@ -226,7 +283,7 @@ func (w *writer) hold(undone []*job, down error, last bool) {
 	w.mu.Lock()
 	for _, j := range slices.Concat(undone, w.pending) {
 		switch {
-		case j.op.Admit != nil:
+		case j.op.Progress == nil:
 			refused = append(refused, j)
 		case last || !now.Before(j.until):
 			lost++
@@ -247,7 +304,7 @@ func (w *writer) hold(undone []*job, down error, last bool) {
 	}
 }
 
-// finish tells the outcome of an admission to who waits for it.
+// finish tells the outcome of an admission or a sync to who waits for it.
 func (w *writer) finish(j *job) {
 	w.mu.Lock()
 	j.finished = true

@@ -362,3 +362,66 @@ func TestWriterCloseReleasesPosters(t *testing.T) {
 		}
 	})
 }
+
+func TestProgressWaitsALittleForCompany(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		b.setCalm()
+		start := time.Now()
+		b.tell("p1")
+		synctest.Wait()
+		same(t, "batches while it waits", len(b.script.asked()), 0)
+		b.tell("p2")
+		<-b.ask(t.Context(), "a1", nil)
+		if waited := time.Since(start); waited != 0 {
+			t.Errorf("an admission waited %s, want none", waited)
+		}
+		b.tell("p3")
+		time.Sleep(linger)
+		synctest.Wait()
+		same(t, "batches", b.script.asked(), [][]string{{"p1", "p2", "a1"}, {"p3"}})
+	})
+}
+
+func TestProgressHurriesForThoseInLine(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		b.tell("p1")
+		synctest.Wait()
+		same(t, "batches", b.script.asked(), [][]string{{"p1"}})
+	})
+}
+
+func TestSyncComesAfterWhatWasPosted(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		b.setCalm()
+		start := time.Now()
+		b.tell("p1")
+		if err := b.sync(t.Context()); err != nil {
+			t.Errorf("sync() = %v, want nil", err)
+		}
+		applied, _ := b.told()
+		same(t, "applied before sync returns", applied, []string{"p1"})
+		if waited := time.Since(start); waited != 0 {
+			t.Errorf("sync took %s, want none", waited)
+		}
+
+		release := b.block("first")
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		if err := b.sync(ctx); !errors.Is(err, context.Canceled) {
+			t.Errorf("sync(ended ctx) = %v, want context.Canceled", err)
+		}
+		release()
+
+		b.script.set(func() { b.script.down = true })
+		b.tell("p2")
+		if err := b.sync(t.Context()); err != nil {
+			t.Errorf("sync() without the store = %v, want nil: there is nothing to wait for", err)
+		}
+	})
+}

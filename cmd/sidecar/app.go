@@ -128,7 +128,7 @@ func newApp(ctx context.Context, o appOptions) (_ *app, err error) {
 	}
 	limits := apiLimits(cfg)
 	looking := admin.New(admin.Options{
-		Reader: a.store, Limits: func() adminapi.Limits { return limits }, Ready: a.unready, Degraded: a.degraded, Metrics: a.tel.Metrics,
+		Reader: a.record.Reader(), Limits: func() adminapi.Limits { return limits }, Ready: a.unready, Degraded: a.degraded, Metrics: a.tel.Metrics,
 		Token: strings.TrimSpace(string(token)), Logger: o.Log,
 	})
 	if a.admin, err = a.bind(ctx, "admin", cfg.Listen.Admin, cfg.LimitsHTTP, looking); err != nil {
