@@ -69,6 +69,8 @@ func (v Values) Each(h Headers, told Told, set func(name, value string)) {
 	}
 	put(HeaderSession, v.Session)
 	put(HeaderBranch, v.Branch)
-	put(HeaderDepth, strconv.Itoa(v.Depth))
+	if v.Depth > 0 { // only the root stands at 0, and nobody calls that
+		put(HeaderDepth, strconv.Itoa(v.Depth))
+	}
 	put(HeaderTurn, v.Turn)
 }

@@ -40,7 +40,7 @@ func TestEach(t *testing.T) {
 		{"root only", full, lineage.ToldRoot, context},
 		{"nothing", full, lineage.ToldNone, map[string]string{}},
 		{"empty values are left out", lineage.Values{Root: "r", Session: "s"}, lineage.ToldFull, map[string]string{
-			"x-kagent-root-context-id": "r", "X-Sidecar-Session-Id": "s", "X-Sidecar-Depth": "0",
+			"x-kagent-root-context-id": "r", "X-Sidecar-Session-Id": "s",
 		}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -2,7 +2,6 @@ package proxy
 
 import (
 	"bufio"
-	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -101,24 +100,6 @@ func startsJSON(r *http.Request) bool {
 		}
 	}
 	return false
-}
-
-var errTooLarge = errors.New("request body too large")
-
-// readBody reads a request body of at most limit bytes.
-func readBody(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, error) {
-	if r.ContentLength > limit {
-		return nil, errTooLarge
-	}
-	var buf bytes.Buffer
-	if r.ContentLength > 0 {
-		buf.Grow(int(r.ContentLength) + bytes.MinRead)
-	}
-	_, err := buf.ReadFrom(http.MaxBytesReader(w, r.Body, limit))
-	if _, over := errors.AsType[*http.MaxBytesError](err); over {
-		return nil, errTooLarge
-	}
-	return buf.Bytes(), err
 }
 
 // rpc carries a JSON-RPC call.
@@ -271,8 +252,11 @@ func (p *Proxy) rewrite(pr *httputil.ProxyRequest) {
 			pr.Out.Header[name] = values
 		}
 	}
-	if x.body != nil {
+	switch {
+	case x.body != nil:
 		setBody(pr.Out, x.body)
+	case pr.Out.ContentLength > 0:
+		pr.Out.Body = knownBody{pr.Out.Body}
 	}
 	if x.request == nil {
 		return
@@ -285,21 +269,6 @@ func (p *Proxy) rewrite(pr *httputil.ProxyRequest) {
 	p.tel.inject(x, pr.Out.Header)
 	if x.run != nil || x.editsCard() {
 		pr.Out.Header.Del("Accept-Encoding") // the answer must be readable
-	}
-}
-
-// setBody gives r a body that can be sent again if the connection turns out
-// dead before any byte of it left, and only then: Go's transport takes a POST
-// with an Idempotency-Key for one that may be sent twice, which no send is.
-func setBody(r *http.Request, body []byte) {
-	r.ContentLength = int64(len(body))
-	r.TransferEncoding = nil
-	r.Header.Del("Expect") // was for us, who have read the body
-	r.Body = io.NopCloser(bytes.NewReader(body))
-	r.GetBody = nil
-	_, twice := r.Header["Idempotency-Key"]
-	if _, x := r.Header["X-Idempotency-Key"]; !twice && !x {
-		r.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(body)), nil }
 	}
 }
 

@@ -29,8 +29,9 @@ type Error struct {
 	// method gets its error as an event.
 	Op      Op
 	Version Version
-	// Foreign reports a JSON object without any key of a JSON-RPC envelope, in
-	// whatever case: no agent takes it for A2A, so it may pass through.
+	// Foreign reports a JSON object without the jsonrpc or method of a JSON-RPC
+	// envelope, in whatever case: no agent takes it for one, so it may pass
+	// through.
 	Foreign bool
 	// What is the fault in words, such as `duplicate key "contextId" in
 	// params.message`.
@@ -44,7 +45,8 @@ func (e *Error) Error() string { return e.What }
 const MaxID = 512
 
 // CheckID returns an error if value cannot be an id: it is empty, longer than
-// MaxID, not UTF-8, or holds control characters, which would forge log lines
+// MaxID, not UTF-8, begins or ends with a space, which no header carries, or
+// holds control characters, which would forge log lines
 // and headers. The error calls it name and does not quote the value.
 func CheckID(name, value string) error {
 	switch {
@@ -56,6 +58,9 @@ func CheckID(name, value string) error {
 		return fmt.Errorf("%s is not valid UTF-8", name)
 	case strings.ContainsFunc(value, unicode.IsControl):
 		return fmt.Errorf("%s contains a control character", name)
+	case strings.TrimSpace(value) != value:
+		// A header could not carry it: the next hop would read another id.
+		return fmt.Errorf("%s begins or ends with a space", name)
 	}
 	return nil
 }

@@ -263,7 +263,7 @@ func (m *members) glimpse(d *decoder) (whole bool) {
 			break
 		}
 		k, near := envelopeShape.find(name)
-		m.rpc = m.rpc || k != nil || near != nil
+		m.rpc = m.rpc || marksRPC(k, near)
 		at, err := d.value()
 		if err != nil {
 			break

@@ -258,7 +258,7 @@ func TestReadRefuses(t *testing.T) {
 		{"id object", `{"jsonrpc":"2.0","id":{},"method":"GetTask"}`, invalid, "", "id is neither a string, a number nor null", wire.OpGet},
 		{"id bool", `{"jsonrpc":"2.0","id":true,"method":"GetTask"}`, invalid, "", "id is neither a string, a number nor null", wire.OpGet},
 		{"id null beside a fault", `{"jsonrpc":"2.0","id":null,"method":"SendMessage"}`, invalid, "", "params.message is missing", wire.OpSend},
-		{"long key", `{"id":1,"` + long + `":1,"` + long + `":2}`, invalid, "1", `duplicate key "` + long[:80] + `…"`, 0},
+		{"long key", `{"jsonrpc":"2.0","id":1,"` + long + `":1,"` + long + `":2}`, invalid, "1", `duplicate key "` + long[:80] + `…"`, 0},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
@@ -280,16 +280,17 @@ func TestReadRefuses(t *testing.T) {
 func TestReadForeign(t *testing.T) {
 	t.Parallel()
 	for body, want := range map[string]bool{
-		`{}`:                       true,
-		`{"query":"x","n":1}`:      true,
-		`{"a":1,"a":2}`:            true, // not ours to refuse
-		`{"a":1,"a":2}{"id":1}`:    false,
-		`{"a":1,"a":2`:             false,
-		`{"a":1}{"id":1}`:          false,
-		`{"ID":1}`:                 false,
-		`{"a":1,"a":2,"Params":1}`: false,
-		`[]`:                       false,
-		`x`:                        false,
+		`{}`:                        true,
+		`{"query":"x","n":1}`:       true,
+		`{"a":1,"a":2}`:             true, // not ours to refuse
+		`{"id":"cfg","url":"x"}`:    true, // a push configuration over HTTP+JSON
+		`{"a":1,"a":2}{"id":1}`:     false,
+		`{"a":1,"a":2`:              false,
+		`{"a":1}{"id":1}`:           false,
+		`{"Method":1}`:              false,
+		`{"a":1,"a":2,"JSONRPC":1}`: false,
+		`[]`:                        false,
+		`x`:                         false,
 	} {
 		_, err := wire.Read([]byte(body))
 		var got *wire.Error
@@ -309,6 +310,8 @@ func TestCheckID(t *testing.T) {
 		"a\x7f":                             "x contains a control character",
 		"a\u0085":                           "x contains a control character",
 		"a\t":                               "x contains a control character",
+		" a":                                "x begins or ends with a space",
+		"a ":                                "x begins or ends with a space",
 		"a\xff":                             "x is not valid UTF-8",
 		strings.Repeat("a", 512):            "",
 		strings.Repeat("a", 513):            "x is longer than 512 bytes",

@@ -138,6 +138,16 @@ func (m *members) fault(s *shape, format string, args ...any) {
 	}
 }
 
+// marksRPC reports whether a key of the outermost object, found or nearly so,
+// shows that it is meant as a JSON-RPC envelope. An id or params does not: the
+// bodies of other bindings may have those.
+func marksRPC(k, near *key) bool {
+	if k == nil {
+		k = near
+	}
+	return k != nil && (k.field == fieldVersion || k.field == fieldMethod)
+}
+
 // read reads the object that comes next. It returns only faults of syntax
 // (duplicate keys among them), and leaves those of shape in m.
 func (m *members) read(d *decoder, s *shape) (span, error) {
@@ -154,7 +164,7 @@ func (m *members) read(d *decoder, s *shape) (span, error) {
 			break
 		}
 		k, near := s.find(name)
-		if s == &envelopeShape && (k != nil || near != nil) {
+		if s == &envelopeShape && marksRPC(k, near) {
 			m.rpc = true
 		}
 		if k == nil {

@@ -1,0 +1,55 @@
+package proxy
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"net/http"
+)
+
+var errTooLarge = errors.New("request body too large")
+
+// readBody reads a request body of at most limit bytes.
+func readBody(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, error) {
+	if r.ContentLength > limit {
+		return nil, errTooLarge
+	}
+	var buf bytes.Buffer
+	if r.ContentLength > 0 {
+		buf.Grow(int(r.ContentLength) + bytes.MinRead)
+	}
+	_, err := buf.ReadFrom(http.MaxBytesReader(w, r.Body, limit))
+	if _, over := errors.AsType[*http.MaxBytesError](err); over {
+		return nil, errTooLarge
+	}
+	return buf.Bytes(), err
+}
+
+// setBody gives r a body that can be sent again if the connection turns out
+// dead before any byte of it left, and only then: Go's transport takes a POST
+// with an Idempotency-Key for one that may be sent twice, which no send is.
+func setBody(r *http.Request, body []byte) {
+	r.ContentLength = int64(len(body))
+	r.TransferEncoding = nil
+	r.Header.Del("Expect") // was for us, who have read the body
+	r.Body = io.NopCloser(bytes.NewReader(body))
+	r.GetBody = nil
+	_, twice := r.Header["Idempotency-Key"]
+	if _, x := r.Header["X-Idempotency-Key"]; !twice && !x {
+		r.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(body)), nil }
+	}
+}
+
+// knownBody is a request body of known length that passes unread. Having sent
+// all of it, Go's transport reads once more, to see that nothing follows. By
+// then the agent may have answered and the server closed the body, and the
+// error of that read would cut off the answer.
+type knownBody struct{ io.ReadCloser }
+
+func (b knownBody) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	if errors.Is(err, http.ErrBodyReadAfterClose) {
+		err = io.EOF // one that comes too early, the transport sees by the length
+	}
+	return n, err
+}
