@@ -30,7 +30,7 @@ var floors = map[string]int{
 }
 
 // helpers are test help: only tests, bench and each other import them.
-var helpers = map[string]bool{"internal/redistest": true, "internal/agenttest": true, "internal/storetest": true}
+var helpers = map[string]bool{"internal/redistest": true, "internal/storetest": true}
 
 // impure is what floor 0 must not know, each with what lies below it.
 var impure = []string{"net/http", "database/sql", "modernc.org/sqlite", "github.com/redis", "go.opentelemetry.io"}
