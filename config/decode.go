@@ -142,7 +142,7 @@ func (d *decoder) list(s *ast.SequenceNode, v reflect.Value, key string) {
 	}
 	v.Set(reflect.MakeSlice(v.Type(), len(s.Values), len(s.Values)))
 	for i, n := range s.Values {
-		if a, ok := v.Index(i).Addr().Interface().(*Agent); ok {
+		if a, ok := reflect.TypeAssert[*Agent](v.Index(i).Addr()); ok {
 			*a = NewAgent("", "")
 		}
 		d.value(n, v.Index(i), item(key, i), place(n))

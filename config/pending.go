@@ -42,7 +42,7 @@ func is(values ...string) func(v, def reflect.Value) bool {
 // hasScheme holds for store URLs of the given schemes.
 func hasScheme(schemes ...string) func(v, def reflect.Value) bool {
 	return func(v, _ reflect.Value) bool {
-		u, ok := v.Interface().(StoreURL)
+		u, ok := reflect.TypeAssert[StoreURL](v)
 		return ok && slices.Contains(schemes, u.Scheme())
 	}
 }

@@ -70,7 +70,7 @@ func (d *describer) schema(def reflect.Value, key string) *schema {
 		return d.group(def, key)
 	case isList(t):
 		first := reflect.New(t.Elem()).Elem()
-		if a, ok := first.Addr().Interface().(*Agent); ok {
+		if a, ok := reflect.TypeAssert[*Agent](first.Addr()); ok {
 			*a = NewAgent("", "")
 		}
 		items := d.schema(first, key+"[]")
@@ -156,7 +156,7 @@ func defaultOf(def reflect.Value) any {
 	case reflect.Int:
 		return def.Int()
 	case reflect.String:
-		if _, optional := def.Interface().(enumeration); optional && def.String() == "" {
+		if _, optional := reflect.TypeAssert[enumeration](def); optional && def.String() == "" {
 			return nil
 		}
 		return def.String()

@@ -44,8 +44,8 @@ func TestSchemaHasEveryKey(t *testing.T) {
 			t.Errorf("%s permits unknown keys", key)
 		}
 		var keys []string
-		for i := range typ.NumField() {
-			name := typ.Field(i).Tag.Get("yaml")
+		for field := range typ.Fields() {
+			name := field.Tag.Get("yaml")
 			keys = append(keys, name)
 			sub, ok := properties[name].(object)
 			if !ok {
@@ -55,7 +55,7 @@ func TestSchemaHasEveryKey(t *testing.T) {
 			if sub["description"] == nil {
 				t.Errorf("%s.%s has no description: the example has no comment above it", key, name)
 			}
-			compare(typ.Field(i).Type, sub, key+"."+name)
+			compare(field.Type, sub, key+"."+name)
 		}
 		for name := range properties {
 			if !slices.Contains(keys, name) {

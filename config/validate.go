@@ -75,7 +75,7 @@ func (k *checker) require(key, value, problem, hint string) {
 // read; this is for configurations made in code.
 func (k *checker) enumerations(c *Config) {
 	walk(reflect.ValueOf(c).Elem(), "", func(key string, v reflect.Value) {
-		e, ok := v.Interface().(enumeration)
+		e, ok := reflect.TypeAssert[enumeration](v)
 		if !ok || slices.Contains(e.values(), v.String()) {
 			return
 		}

@@ -20,6 +20,7 @@ import (
 func recorded(t *testing.T, c sessions.Content, parts string) (got map[string]any) {
 	t.Helper()
 	inWorld(t, func(o *sessions.Options) { o.Content = c }, func(t *testing.T, w *world) {
+		t.Helper()
 		w.begin(message{root: "root", parts: parts})
 		sent := w.events("root", lineage.EventSent)
 		if len(sent) != 1 {
@@ -34,16 +35,6 @@ func recorded(t *testing.T, c sessions.Content, parts string) (got map[string]an
 		t.Errorf("message.sent = %v, want method, message and run", got)
 	}
 	return got
-}
-
-// part returns a part of a payload.
-func part(t *testing.T, payload map[string]any, i int) map[string]any {
-	t.Helper()
-	all, ok := payload["parts"].([]any)
-	if !ok || len(all) <= i {
-		t.Fatalf("parts = %v, want more than %d", payload["parts"], i)
-	}
-	return all[i].(map[string]any)
 }
 
 func text(max int) sessions.Content { return sessions.Content{Keep: sessions.KeepText, MaxBytes: max} }
@@ -100,6 +91,7 @@ func TestKeepFull(t *testing.T) {
 	t.Parallel()
 	parts := `[{"text":"hello","metadata":{"z":1,"a":2}},{"raw":"YWJj","filename":"x"},{"data":12345678901234567890123}]`
 	inWorld(t, func(o *sessions.Options) { o.Content = sessions.Content{Keep: sessions.KeepFull} }, func(t *testing.T, w *world) {
+		t.Helper()
 		w.begin(message{root: "root", parts: parts})
 		if got := string(w.events("root", lineage.EventSent)[0].Payload); !strings.Contains(got, `"parts":`+parts) {
 			t.Errorf("payload = %s, want the parts as they came: %s", got, parts)
@@ -170,6 +162,7 @@ func TestRedactionKeepsTheRest(t *testing.T) {
 	t.Parallel()
 	for _, keep := range []sessions.Keep{sessions.KeepText, sessions.KeepFull} {
 		inWorld(t, func(o *sessions.Options) { o.Content = redacting(keep, secret) }, func(t *testing.T, w *world) {
+			t.Helper()
 			w.begin(message{root: "root", parts: `[{"data":{"z":12345678901234567890123,"pw":"hunter2","a":1.50}}]`})
 			got := string(w.events("root", lineage.EventSent)[0].Payload)
 			if want := `{"z":12345678901234567890123,"pw":"[redacted]","a":1.50`; !strings.Contains(got, want) {

@@ -192,7 +192,6 @@ func (ls *lines) wait(ctx context.Context, a *Admission, refusal *lineage.Refusa
 		if k, _, _ := lineKey(a, again); k != key {
 			return Grant{}, again, nil
 		}
-		refusal = again
 		ls.hear(key, again)
 	}
 }

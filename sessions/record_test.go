@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"io"
 	"log/slog"
 	"strings"
 	"testing"
@@ -346,7 +345,7 @@ func (noSecret) Secret(context.Context) ([]byte, error) { return nil, errDown }
 func TestNewNeedsTheSecret(t *testing.T) {
 	t.Parallel()
 	_, err := sessions.New(t.Context(), sessions.Options{
-		Store: noSecret{storetest.NewModel(time.Now)}, Logger: slog.New(slog.NewTextHandler(io.Discard, nil)),
+		Store: noSecret{storetest.NewModel(time.Now)}, Logger: slog.New(slog.DiscardHandler),
 	})
 	if !errors.Is(err, sessions.ErrUnavailable) {
 		t.Errorf("New() = %v, want ErrUnavailable", err)

@@ -15,6 +15,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/a2a-sidecar/a2a-sidecar/lineage"
@@ -116,12 +117,7 @@ func (q *EventQuery) Selects(e *lineage.Event) bool {
 	if len(q.Types) == 0 {
 		return true
 	}
-	for _, t := range q.Types {
-		if t == e.Type {
-			return true
-		}
-	}
-	return false
+	return slices.Contains(q.Types, e.Type)
 }
 
 // EventPage is a page of events. Next is the After of the next page: the

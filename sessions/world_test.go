@@ -213,7 +213,7 @@ func newWorld(t *testing.T, store *shaky, change func(*sessions.Options)) *world
 		if err := record.Close(context.Background()); err != nil {
 			t.Errorf("Close() = %v, want nil", err)
 		}
-		for _, line := range strings.Split(w.logs.String(), "\n") {
+		for line := range strings.SplitSeq(w.logs.String(), "\n") {
 			if strings.Contains(line, "level=ERROR") && !strings.Contains(line, "record incomplete") && !strings.Contains(line, errFaulty.Error()) {
 				t.Errorf("logged: %s", line)
 			}
@@ -427,7 +427,7 @@ func transcript(t *testing.T, name string) []string {
 		t.Fatal(err)
 	}
 	var all []string
-	for _, line := range strings.Split(string(b), "\n") {
+	for line := range strings.SplitSeq(string(b), "\n") {
 		line = strings.TrimPrefix(strings.TrimSpace(line), "data: ")
 		if strings.HasPrefix(line, `{"jsonrpc"`) {
 			all = append(all, line)

@@ -195,8 +195,8 @@ func cutAt(s string, cuts []int) []string {
 func TestScannerDoesNotCopyWholeEvents(t *testing.T) {
 	stream := []byte("event: x\ndata: " + strings.Repeat("d", 1000) + "\n\n")
 	s := sse.NewScanner(1<<20, func(sse.Event) {})
-	s.Write(stream)
-	if n := testing.AllocsPerRun(100, func() { s.Write(stream) }); n != 0 {
+	_, _ = s.Write(stream)
+	if n := testing.AllocsPerRun(100, func() { _, _ = s.Write(stream) }); n != 0 {
 		t.Errorf("Write(whole event) makes %v allocations, want 0", n)
 	}
 }
@@ -272,7 +272,7 @@ func BenchmarkScanner(b *testing.B) {
 			for b.Loop() {
 				for rest := stream; len(rest) > 0; {
 					n := min(bb.chunk, len(rest))
-					s.Write(rest[:n])
+					_, _ = s.Write(rest[:n])
 					rest = rest[n:]
 				}
 			}

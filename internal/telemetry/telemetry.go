@@ -78,7 +78,7 @@ func Start(ctx context.Context, opts Options) (*Telemetry, error) {
 	if opts.wants("METRICS") {
 		reader, err := autoexport.NewMetricReader(ctx)
 		if err != nil {
-			return nil, fmt.Errorf("setting up the metrics exporter: %w", err)
+			return nil, fmt.Errorf("setting up the metrics exporter (OTEL_METRICS_EXPORTER=%q): %w", opts.Getenv("OTEL_METRICS_EXPORTER"), err)
 		}
 		readers = append(readers, sdkmetric.WithReader(reader))
 	}
@@ -89,7 +89,7 @@ func Start(ctx context.Context, opts Options) (*Telemetry, error) {
 	if opts.wants("TRACES") {
 		exporter, err := autoexport.NewSpanExporter(ctx)
 		if err != nil {
-			return nil, errors.Join(fmt.Errorf("setting up the trace exporter: %w", err), t.Shutdown(ctx))
+			return nil, errors.Join(fmt.Errorf("setting up the trace exporter (OTEL_TRACES_EXPORTER=%q): %w", opts.Getenv("OTEL_TRACES_EXPORTER"), err), t.Shutdown(ctx))
 		}
 		// The sampler comes from OTEL_TRACES_SAMPLER; its default follows the caller.
 		tracer := sdktrace.NewTracerProvider(sdktrace.WithResource(res), sdktrace.WithBatcher(exporter))

@@ -13,11 +13,11 @@ import (
 )
 
 // read reads a body that must be accepted.
-func read(t testing.TB, body string) *wire.Request {
-	t.Helper()
+func read(tb testing.TB, body string) *wire.Request {
+	tb.Helper()
 	r, err := wire.Read([]byte(body))
 	if err != nil {
-		t.Fatalf("Read(%s) = %v, want no error", body, err)
+		tb.Fatalf("Read(%s) = %v, want no error", body, err)
 	}
 	return r
 }
@@ -35,6 +35,7 @@ func send(members string) string {
 func TestReadTranscripts(t *testing.T) {
 	t.Parallel()
 	transcripts(t, "requests", func(t *testing.T, in []byte) []file {
+		t.Helper()
 		r := read(t, string(in))
 		if got := r.WithContextID(r.ContextID); &got[0] != &in[0] && string(got) != string(in) {
 			t.Errorf("WithContextID(%q) = %s, want the body itself", r.ContextID, got)

@@ -22,11 +22,11 @@ type file struct{ name, data string }
 
 // archive reads a txtar archive: a comment, then files, each after a line
 // "-- name --".
-func archive(t testing.TB, path string) (comment string, list []file) {
-	t.Helper()
+func archive(tb testing.TB, path string) (comment string, list []file) {
+	tb.Helper()
 	b, err := os.ReadFile(path)
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	for line := range strings.Lines(string(b)) {
 		name, isName := strings.CutPrefix(line, "-- ")
@@ -40,7 +40,7 @@ func archive(t testing.TB, path string) (comment string, list []file) {
 		}
 	}
 	if len(list) == 0 {
-		t.Fatalf("%s has no files", path)
+		tb.Fatalf("%s has no files", path)
 	}
 	return comment, list
 }
@@ -71,11 +71,11 @@ func transcripts(t *testing.T, dir string, test func(t *testing.T, in []byte) []
 	}
 }
 
-func glob(t testing.TB, dir string) []string {
-	t.Helper()
+func glob(tb testing.TB, dir string) []string {
+	tb.Helper()
 	paths, err := filepath.Glob(filepath.Join("testdata", dir, "*.txtar"))
 	if err != nil || len(paths) == 0 {
-		t.Fatalf("Glob(testdata/%s) = %v, %v, want files", dir, paths, err)
+		tb.Fatalf("Glob(testdata/%s) = %v, %v, want files", dir, paths, err)
 	}
 	return paths
 }
