@@ -20,7 +20,6 @@ import (
 func recorded(t *testing.T, c sessions.Content, parts string) (got map[string]any) {
 	t.Helper()
 	inWorld(t, func(o *sessions.Options) { o.Content = c }, func(t *testing.T, w *world) {
-		t.Helper()
 		w.begin(message{root: "root", parts: parts})
 		sent := w.events("root", lineage.EventSent)
 		if len(sent) != 1 {
@@ -91,7 +90,6 @@ func TestKeepFull(t *testing.T) {
 	t.Parallel()
 	parts := `[{"text":"hello","metadata":{"z":1,"a":2}},{"raw":"YWJj","filename":"x"},{"data":12345678901234567890123}]`
 	inWorld(t, func(o *sessions.Options) { o.Content = sessions.Content{Keep: sessions.KeepFull} }, func(t *testing.T, w *world) {
-		t.Helper()
 		w.begin(message{root: "root", parts: parts})
 		if got := string(w.events("root", lineage.EventSent)[0].Payload); !strings.Contains(got, `"parts":`+parts) {
 			t.Errorf("payload = %s, want the parts as they came: %s", got, parts)
@@ -162,7 +160,6 @@ func TestRedactionKeepsTheRest(t *testing.T) {
 	t.Parallel()
 	for _, keep := range []sessions.Keep{sessions.KeepText, sessions.KeepFull} {
 		inWorld(t, func(o *sessions.Options) { o.Content = redacting(keep, secret) }, func(t *testing.T, w *world) {
-			t.Helper()
 			w.begin(message{root: "root", parts: `[{"data":{"z":12345678901234567890123,"pw":"hunter2","a":1.50}}]`})
 			got := string(w.events("root", lineage.EventSent)[0].Payload)
 			if want := `{"z":12345678901234567890123,"pw":"[redacted]","a":1.50`; !strings.Contains(got, want) {

@@ -18,7 +18,6 @@ func toSidecar(binding, url string) (string, bool) {
 func TestRewriteCardTranscripts(t *testing.T) {
 	t.Parallel()
 	transcripts(t, "cards", func(t *testing.T, in []byte) []file {
-		t.Helper()
 		got, err := wire.RewriteCard(in, func(binding, _ string) (string, bool) {
 			return "http://127.0.0.1:8400/agents/worker/" + strings.ToLower(binding), true
 		})

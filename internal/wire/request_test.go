@@ -35,7 +35,6 @@ func send(members string) string {
 func TestReadTranscripts(t *testing.T) {
 	t.Parallel()
 	transcripts(t, "requests", func(t *testing.T, in []byte) []file {
-		t.Helper()
 		r := read(t, string(in))
 		if got := r.WithContextID(r.ContextID); &got[0] != &in[0] && string(got) != string(in) {
 			t.Errorf("WithContextID(%q) = %s, want the body itself", r.ContextID, got)

@@ -13,7 +13,6 @@ import (
 func TestReadResponseTranscripts(t *testing.T) {
 	t.Parallel()
 	transcripts(t, "responses", func(t *testing.T, in []byte) []file {
-		t.Helper()
 		var recorded [][]byte
 		for data := range bytes.SplitSeq(in, []byte("\n")) {
 			u, err := wire.ReadResponse(data)

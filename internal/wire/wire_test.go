@@ -81,11 +81,11 @@ func glob(tb testing.TB, dir string) []string {
 }
 
 // seeds returns what the SDKs sent, from every archive in testdata/dir.
-func seeds(t testing.TB, dir string) [][]byte {
-	t.Helper()
+func seeds(tb testing.TB, dir string) [][]byte {
+	tb.Helper()
 	var all [][]byte
-	for _, path := range glob(t, dir) {
-		_, list := archive(t, path)
+	for _, path := range glob(tb, dir) {
+		_, list := archive(tb, path)
 		all = append(all, bytes.Split(bytes.TrimSpace([]byte(list[0].data)), []byte("\n"))...)
 	}
 	return all
