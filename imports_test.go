@@ -20,7 +20,7 @@ const module = "github.com/a2a-sidecar/a2a-sidecar"
 var floors = map[string]int{
 	"cmd/sidecar": 3, "bench": 3,
 
-	"proxy": 2, "admin": 2, "intercept": 2, "internal/telemetry": 2,
+	"proxy": 2, "admin": 2, "internal/telemetry": 2,
 	"sessions/redis": 2, "sessions/sqlite": 2, // one store each
 	"internal/agents": 2, // real A2A servers for the demo, the tests and bench
 

@@ -181,7 +181,7 @@ func TestTree(t *testing.T) {
 		t.Errorf("sessions (-want +got):\n%s", diff)
 	}
 	wantCounts := adminapi.Counts{Sessions: 4, Live: 1, Errors: 1, Depth: 1, Events: 9}
-	if flat.Root != "r" || flat.Counts != wantCounts || flat.Limits.MaxChildren != 8 {
+	if flat.Root != "r" || flat.Counts != wantCounts || flat.Limits == nil || flat.Limits.MaxChildren != 8 {
 		t.Errorf("tree = %+v, want root r, counts %+v, maxChildren 8", flat, wantCounts)
 	}
 
@@ -193,6 +193,15 @@ func TestTree(t *testing.T) {
 	// Lists are lists, never null.
 	if body := read(t, get("/api/v1/trees/r"), 200, "application/json"); strings.Contains(string(body), `"runs":null`) {
 		t.Errorf("tree = %s, want [] for no runs", body)
+	}
+}
+
+// A view that knows no caps shows none, rather than caps of 0.
+func TestTreeWithoutLimits(t *testing.T) {
+	t.Parallel()
+	body := read(t, serve(admin.Options{Reader: grown(t)})("/api/v1/trees/r"), 200, "application/json")
+	if strings.Contains(string(body), "limits") {
+		t.Errorf("tree = %s, want no limits", body)
 	}
 }
 

@@ -20,15 +20,12 @@ import (
 // any other error is the reader's.
 type View struct {
 	reader sessions.Reader
-	limits func() adminapi.Limits
+	limits func() adminapi.Limits // nil: unknown
 }
 
 // NewView returns a view of what reader reads. Limits may be nil: no caps are
 // shown then.
 func NewView(reader sessions.Reader, limits func() adminapi.Limits) *View {
-	if limits == nil {
-		limits = func() adminapi.Limits { return adminapi.Limits{} }
-	}
 	return &View{reader: reader, limits: limits}
 }
 
@@ -78,7 +75,11 @@ func (v *View) Tree(ctx context.Context, root string) (adminapi.TreeView, error)
 		counts.Depth = max(counts.Depth, s.Depth)
 		counts.Events = max(counts.Events, s.Version) // every event is some session's, and numbers are dense
 	}
-	return adminapi.TreeView{Root: root, Sessions: adminapi.Flat(all), Limits: v.limits(), Counts: counts}, nil
+	view := adminapi.TreeView{Root: root, Sessions: adminapi.Flat(all), Counts: counts}
+	if v.limits != nil {
+		view.Limits = new(v.limits())
+	}
+	return view, nil
 }
 
 // nest returns view with every session inside its parent.

@@ -43,8 +43,8 @@ type TreePage struct {
 // TreeView is one tree with all its sessions.
 type TreeView struct {
 	Root     string    `json:"root"`
-	Sessions []Session `json:"sessions"` // in spawn order; nested: the root alone, the others inside
-	Limits   Limits    `json:"limits"`   // the caps that hold now
+	Sessions []Session `json:"sessions"`         // in spawn order; nested: the root alone, the others inside
+	Limits   *Limits   `json:"limits,omitempty"` // the caps that hold now; nil: the one who answers knows none
 	Counts   Counts    `json:"counts"`
 }
 

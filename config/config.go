@@ -34,7 +34,7 @@ var Example []byte
 type Config struct {
 	Local       Local         `yaml:"local"`
 	Listen      Listen        `yaml:"listen"`
-	Agents      []Agent       `yaml:"agents"` // default none: calls pass through, unless to an agent
+	Agents      []Agent       `yaml:"agents"` // default none: every call gets a 404
 	Limits      Limits        `yaml:"limits"`
 	Store       StoreURL      `yaml:"store"`  // default sqlite:sidecar.db, in the working directory
 	Retain      time.Duration `yaml:"retain"` // a tree is dropped this long after its last event; default 168h
@@ -59,7 +59,7 @@ type Local struct {
 type Listen struct {
 	Outbound string    `yaml:"outbound"` // calls from the local agent; default 127.0.0.1:8400
 	Inbound  string    `yaml:"inbound"`  // calls to the local agent; default "", off
-	Admin    string    `yaml:"admin"`    // API, pages, health and metrics; default 127.0.0.1:8402
+	Admin    string    `yaml:"admin"`    // API, health and metrics; default 127.0.0.1:8402
 	TLS      ListenTLS `yaml:"tls"`
 }
 
@@ -105,7 +105,7 @@ type Record struct {
 type Lineage struct {
 	HeaderPrefix string         `yaml:"headerPrefix"` // of the two context headers; default x-kagent-
 	Trust        []netip.Prefix `yaml:"trust"`        // peers whose lineage headers are believed; default loopback
-	Key          Secret         `yaml:"key"`          // signs and checks lineage; default none
+	Key          Secret         `yaml:"key"`          // from which stable context ids are derived, at least 16 bytes; default one that the store keeps
 }
 
 // LimitsHTTP bounds what is read from a peer.

@@ -125,8 +125,8 @@ type OnStoreDown string
 
 // Values of [OnStoreDown].
 const (
-	OnStoreDownLocal  OnStoreDown = "local"  // go on from this sidecar's own knowledge
-	OnStoreDownRefuse OnStoreDown = "refuse" // refuse new sessions
+	OnStoreDownLocal  OnStoreDown = "local"  // calls go on, unrecorded and held to no cap
+	OnStoreDownRefuse OnStoreDown = "refuse" // calls are refused
 )
 
 func (OnStoreDown) values() []string { return texts(OnStoreDownLocal, OnStoreDownRefuse) }

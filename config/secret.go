@@ -18,8 +18,8 @@ type Secret struct {
 //	sqlite::memory:        nothing outlives the process
 //	redis://[USER:PASSWORD@]HOST[:PORT][/DB]
 //	rediss://…             the same over TLS
-//	redis+cluster://HOST[:PORT],HOST[:PORT]
-//	redis+sentinel://…
+//	redis+cluster://HOST[:PORT],HOST[:PORT]    not available in this version
+//	redis+sentinel://…                         not available in this version
 //
 // It may hold a password, so it prints, logs and marshals without one; only
 // Reveal gives the whole.

@@ -1,10 +1,13 @@
 package contextid_test
 
 import (
+	"crypto/sha256"
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
+	"strings"
 	"testing"
+	"unicode"
 
 	"github.com/a2a-sidecar/a2a-sidecar/contextid"
 )
@@ -15,6 +18,8 @@ func bearer(claims string) string {
 	return "Bearer " + b64([]byte(`{"alg":"none"}`)) + "." + b64([]byte(claims)) + ".sig"
 }
 
+func digest(s string) string { return fmt.Sprintf("%x", sha256.Sum256([]byte(s))) }
+
 func TestPrincipal(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
@@ -23,12 +28,18 @@ func TestPrincipal(t *testing.T) {
 		{"nothing", "", "", ""},
 		{"header", "alice", "", "alice"},
 		{"header wins", "alice", bearer(`{"iss":"https://id","sub":"bob"}`), "alice"},
-		{"token", "", bearer(`{"iss":"https://id","sub":"bob"}`), "https://id|bob"},
-		{"no issuer", "", bearer(`{"sub":"bob"}`), "|bob"},
+		{"header like a token", "jwt:1:i|s", "", "user:jwt:1:i|s"},
+		{"header like a header", "user:jwt:1:i|s", "", "user:user:jwt:1:i|s"},
+		{"where the issuer ends", "", bearer(`{"iss":"a|b","sub":"c"}`), "jwt:3:a|b|c"},
+		{"and where not", "", bearer(`{"iss":"a","sub":"b|c"}`), "jwt:1:a|b|c"},
+		{"control characters", "", bearer(`{"iss":"i","sub":"a\u0000b"}`), "sha256:" + digest("jwt:1:i|a\x00b")},
+		{"too long", "", bearer(`{"iss":"i","sub":"` + strings.Repeat("s", 300) + `"}`), "sha256:" + digest("jwt:1:i|"+strings.Repeat("s", 300))},
+		{"token", "", bearer(`{"iss":"https://id","sub":"bob"}`), "jwt:10:https://id|bob"},
+		{"no issuer", "", bearer(`{"sub":"bob"}`), "jwt:0:|bob"},
 		{"no subject", "", bearer(`{"iss":"https://id"}`), ""},
-		{"other claims", "", bearer(`{"sub":"bob","iss":"i","aud":["x"],"exp":1e3,"n":{"sub":"eve"}}`), "i|bob"},
-		{"scheme in any case", "", "bEARER" + bearer(`{"iss":"i","sub":"s"}`)[6:], "i|s"},
-		{"spaces around the token", "", "Bearer   " + bearer(`{"iss":"i","sub":"s"}`)[7:] + " ", "i|s"},
+		{"other claims", "", bearer(`{"sub":"bob","iss":"i","aud":["x"],"exp":1e3,"n":{"sub":"eve"}}`), "jwt:1:i|bob"},
+		{"scheme in any case", "", "bEARER" + bearer(`{"iss":"i","sub":"s"}`)[6:], "jwt:1:i|s"},
+		{"spaces around the token", "", "Bearer   " + bearer(`{"iss":"i","sub":"s"}`)[7:] + " ", "jwt:1:i|s"},
 
 		{"another scheme", "", "Basic" + bearer(`{"iss":"i","sub":"s"}`)[6:], ""},
 		{"no scheme", "", bearer(`{"iss":"i","sub":"s"}`)[7:], ""},
@@ -78,9 +89,12 @@ func FuzzPrincipal(f *testing.F) {
 		if err := json.Unmarshal(claims, &sent); err != nil {
 			t.Fatal(err)
 		}
-		want := sent["iss"] + "|" + sent["sub"]
-		if sent["sub"] == "" {
+		want := fmt.Sprintf("jwt:%d:%s|%s", len(sent["iss"]), sent["iss"], sent["sub"])
+		switch {
+		case sent["sub"] == "":
 			want = ""
+		case len(want) > 256 || strings.ContainsFunc(want, unicode.IsControl):
+			want = "sha256:" + digest(want)
 		}
 		if got := contextid.Principal("", bearer(string(claims))); got != want {
 			t.Errorf("Principal of claims %s = %q, want %q", claims, got, want)
@@ -93,5 +107,5 @@ func ExamplePrincipal() {
 	fmt.Println(contextid.Principal("", bearer(`{"iss":"https://issuer.example","sub":"bob"}`)))
 	// Output:
 	// alice
-	// https://issuer.example|bob
+	// jwt:22:https://issuer.example|bob
 }

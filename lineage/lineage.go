@@ -126,19 +126,19 @@ type Session struct {
 	Isolated     bool            `json:"isolated"`       // made for one call; ends with it
 	Inherit      Inherit         `json:"inherit"`        //
 	Remote       bool            `json:"remote"`         // stands for a session that another store holds
-	Turn         string          `json:"turn,omitempty"` // the turn that made it
+	Turn         string          `json:"turn"` // the turn that made it
 	ParentSource ParentSource    `json:"parentSource"`   //
 	CreatedAt    time.Time       `json:"createdAt"`      //
 	UpdatedAt    time.Time       `json:"updatedAt"`      //
-	EndedAt      *time.Time      `json:"endedAt,omitempty"`
-	Deadline     *time.Time      `json:"deadline,omitempty"` // end of its TTL; nil for none
-	Owner        string          `json:"owner,omitempty"`    // sidecar that admitted its last run
+	EndedAt      *time.Time      `json:"endedAt"`
+	Deadline     *time.Time      `json:"deadline"` // end of its TTL; nil for none
+	Owner        string          `json:"owner"`    // sidecar that admitted its last run
 	Runs         []Run           `json:"runs"`               // oldest first
-	Result       *Result         `json:"result,omitempty"`
-	Usage        json.RawMessage `json:"usage,omitempty"`
-	Metadata     json.RawMessage `json:"metadata,omitempty"`
+	Result       *Result         `json:"result"`
+	Usage        json.RawMessage `json:"usage"`
+	Metadata     json.RawMessage `json:"metadata"`
 	Version      uint64          `json:"version"` // seq of the last event of this session
-	TraceID      string          `json:"traceId,omitempty"`
+	TraceID      string          `json:"traceId"`
 }
 
 // Live reports whether s takes a place under its parent: a run is open in it,
@@ -159,12 +159,12 @@ func (s *Session) Live() bool {
 type Run struct {
 	ID        string     `json:"id"`
 	Caller    string     `json:"caller"` // session the call came out of
-	TaskID    string     `json:"taskId,omitempty"`
+	TaskID    string     `json:"taskId"`
 	MessageID string     `json:"messageId"`
 	State     State      `json:"state"`
 	Reason    string     `json:"reason,omitempty"`
 	StartedAt time.Time  `json:"startedAt"`
-	EndedAt   *time.Time `json:"endedAt,omitempty"`
+	EndedAt   *time.Time `json:"endedAt"`
 }
 
 // Result is what a session leaves to its parent, which decides what to use.
@@ -213,8 +213,8 @@ type Event struct {
 	Session string          `json:"session"`
 	Branch  string          `json:"branch"`
 	Tokens  Tokens          `json:"tokens"`
-	Turn    string          `json:"turn,omitempty"`
-	TraceID string          `json:"traceId,omitempty"`
+	Turn    string          `json:"turn"`
+	TraceID string          `json:"traceId"`
 	Payload json.RawMessage `json:"payload"`
 }
 

@@ -5,9 +5,14 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"time"
 )
 
 var errTooLarge = errors.New("request body too large")
+
+// grownFor is how much room a body gets at once for the length that its header
+// claims. The rest grows with what really comes: claims cost nothing.
+const grownFor = 64 << 10
 
 // readBody reads a request body of at most limit bytes.
 func readBody(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, error) {
@@ -16,13 +21,33 @@ func readBody(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, erro
 	}
 	var buf bytes.Buffer
 	if r.ContentLength > 0 {
-		buf.Grow(int(r.ContentLength) + bytes.MinRead)
+		buf.Grow(int(min(r.ContentLength, grownFor)) + bytes.MinRead)
 	}
 	_, err := buf.ReadFrom(http.MaxBytesReader(w, r.Body, limit))
 	if _, over := errors.AsType[*http.MaxBytesError](err); over {
 		return nil, errTooLarge
 	}
 	return buf.Bytes(), err
+}
+
+// Bounds of drain: a client that goes on longer has itself to blame.
+const (
+	drainTimes = 4 // the limit
+	drainFor   = 5 * time.Second
+)
+
+// drain reads on in a body that is too large. Many clients look for an answer
+// only when they have sent all of theirs, and would find the connection cut.
+func drain(w http.ResponseWriter, r *http.Request, limit int64) {
+	if r.Header.Get("Expect") != "" || r.ContentLength > drainTimes*limit {
+		return // it waits for a word before it sends, or is beyond all patience
+	}
+	rc := http.NewResponseController(w)
+	if rc.SetReadDeadline(time.Now().Add(drainFor)) != nil {
+		return // there would be no end to it
+	}
+	_, _ = io.CopyN(io.Discard, r.Body, drainTimes*limit) // what comes of it does not matter
+	_ = rc.SetReadDeadline(time.Time{})
 }
 
 // setBody gives r a body that can be sent again if the connection turns out

@@ -18,6 +18,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/a2a-sidecar/a2a-sidecar/internal/wire"
+	"github.com/a2a-sidecar/a2a-sidecar/lineage"
 	"github.com/a2a-sidecar/a2a-sidecar/sessions"
 )
 
@@ -107,14 +108,15 @@ func (p *Proxy) rpc(ctx context.Context, w http.ResponseWriter, x *exchange) {
 	body, err := readBody(w, x.in, p.maxBody)
 	switch {
 	case errors.Is(err, errTooLarge):
-		p.reject(ctx, w, x, asked{}, tooLarge(p.maxBody))
+		drain(w, x.in, p.maxBody)
+		p.reject(ctx, w, x, unread(x.in), tooLarge(p.maxBody))
 		return
 	case err != nil:
-		p.reject(ctx, w, x, asked{}, malformed(wire.CodeParse, "request body broke off"))
+		p.reject(ctx, w, x, unread(x.in), malformed(wire.CodeParse, "request body broke off"))
 		return
 	}
 	if encoding := x.in.Header.Get("Content-Encoding"); encoding != "" && !strings.EqualFold(encoding, "identity") {
-		p.reject(ctx, w, x, asked{}, malformed(codeInvalid, "request body is encoded (content-encoding); the sidecar must read it: send it as it is"))
+		p.reject(ctx, w, x, unread(x.in), malformed(codeInvalid, "request body is encoded (content-encoding); the sidecar must read it: send it as it is"))
 		return
 	}
 	x.body = body
@@ -124,7 +126,7 @@ func (p *Proxy) rpc(ctx context.Context, w http.ResponseWriter, x *exchange) {
 			p.pass(ctx, w, x)
 			return
 		}
-		p.reject(ctx, w, x, asked{id: bad.ID, version: bad.Version, streaming: bad.Op.Streaming()}, malformed(bad.Code, bad.What))
+		p.reject(ctx, w, x, askedBy(x.in, bad), malformed(bad.Code, bad.What))
 		return
 	}
 	x.request = req
@@ -140,6 +142,22 @@ func (p *Proxy) rpc(ctx context.Context, w http.ResponseWriter, x *exchange) {
 		p.send(ctx, w, x, said)
 	case req.TaskID != "":
 		p.follow(ctx, w, x, said)
+	case req.ContextID != "":
+		p.list(ctx, w, x, said)
+	default:
+		p.relay(ctx, w, x)
+	}
+}
+
+// list carries a call that asks for the tasks of a context, unless that is
+// another user's: to know a context's id is not to own it.
+func (p *Proxy) list(ctx context.Context, w http.ResponseWriter, x *exchange, s said) {
+	err := p.record.MayAsk(ctx, &x.agent.Session, s.principal, x.request.ContextID)
+	switch {
+	case ctx.Err() != nil:
+		p.gone(w, x)
+	case err != nil:
+		p.refuse(ctx, w, x, refusal(err))
 	default:
 		p.relay(ctx, w, x)
 	}
@@ -164,6 +182,9 @@ func (p *Proxy) send(ctx context.Context, w http.ResponseWriter, x *exchange, s 
 		if ctx.Err() != nil {
 			p.gone(w, x)
 			return
+		}
+		if _, known := errors.AsType[*lineage.Refusal](err); !known {
+			p.log.ErrorContext(ctx, "admission failed", "agent", x.agent.Session.Name, "error", err)
 		}
 		p.refuse(ctx, w, x, refusal(err))
 		return
@@ -247,6 +268,7 @@ func (p *Proxy) rewrite(pr *httputil.ProxyRequest) {
 	pr.Out.URL.ForceQuery = x.in.URL.ForceQuery
 	pr.Out.Host = "" // the agent's own name
 	dropOwn(pr.Out.Header)
+	p.dropLineage(pr.Out.Header, x.agent.Told)
 	for _, name := range forwarded {
 		if values, ok := pr.In.Header[name]; ok {
 			pr.Out.Header[name] = values
@@ -261,11 +283,9 @@ func (p *Proxy) rewrite(pr *httputil.ProxyRequest) {
 	if x.request == nil {
 		return
 	}
-	var sent *sessions.Run
-	if x.request.Op.Sends() {
-		sent = x.run
+	if x.run != nil && x.request.Op.Sends() {
+		p.stamp(pr.Out.Header, x.run, x.agent.Told)
 	}
-	p.stamp(pr.Out.Header, sent, x.agent.Told)
 	p.tel.inject(x, pr.Out.Header)
 	if x.run != nil || x.editsCard() {
 		pr.Out.Header.Del("Accept-Encoding") // the answer must be readable
@@ -313,21 +333,14 @@ func (p *Proxy) failed(w http.ResponseWriter, r *http.Request, err error) {
 	x.outcome = outcomes[outcome]
 	if x.run != nil {
 		x.run.End(outcome)
+		id, _ := x.run.ContextID()
+		stampResponse(w.Header(), x.run.Lineage(), id)
 	}
 	if x.request == nil {
 		p.writeHTTP(w, f)
 		return
 	}
 	p.refuse(ctx, w, x, f)
-}
-
-// askedAnyway reads what an answer must know out of a body of any quality.
-func askedAnyway(body []byte) asked {
-	req, err := wire.Read(body)
-	if bad, ok := errors.AsType[*wire.Error](err); ok {
-		return asked{id: bad.ID, version: bad.Version, streaming: bad.Op.Streaming()}
-	}
-	return askedOf(req)
 }
 
 // unsent reports whether no byte of a call that failed with err can have

@@ -103,6 +103,7 @@ func (p *Proxy) fetchCard(ctx context.Context, x *exchange, rest string) (*http.
 	req.Header = x.in.Header.Clone()
 	dropHopByHop(req.Header)
 	dropOwn(req.Header)
+	x.proxy.dropLineage(req.Header, x.agent.Told)
 	if _, ok := req.Header["User-Agent"]; !ok {
 		req.Header["User-Agent"] = nil // or the transport makes one up
 	}

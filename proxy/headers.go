@@ -43,8 +43,17 @@ func one(h http.Header, name string) (string, error) {
 	return value, wire.CheckID("header "+strings.ToLower(name), value)
 }
 
+// single are headers besides those of the lineage that may occur once: what a
+// message is taken for, and whose trace it belongs to, has one answer.
+var single = [...]string{"A2a-Version", "Content-Type", "Traceparent"}
+
 // readHeaders reads the lineage of a call. The error names the header at fault.
 func (p *Proxy) readHeaders(h http.Header) (said, error) {
+	for _, name := range single {
+		if n := len(h[name]); n > 1 {
+			return said{}, fmt.Errorf("header %s occurs %d times", strings.ToLower(name), n)
+		}
+	}
 	var s said
 	var depth string
 	for _, want := range [...]struct {
@@ -86,17 +95,18 @@ func dropOwn(h http.Header) {
 	}
 }
 
-// stamp puts the lineage of a call on its way to the agent; only sends have
-// one (run is nil for others). What the caller set itself stays, unless the
-// agent is to be told nothing; of each header exactly one value leaves.
-func (p *Proxy) stamp(h http.Header, run *sessions.Run, told lineage.Told) {
+// dropLineage removes the lineage that the caller told from what goes to an agent
+// that is to be told nothing, whatever the request is.
+func (p *Proxy) dropLineage(h http.Header, told lineage.Told) {
 	if told == lineage.ToldNone {
 		h.Del(p.names.Root)
 		h.Del(p.names.Parent)
 	}
-	if run == nil {
-		return
-	}
+}
+
+// stamp puts the lineage of a send on its way to the agent. What the caller set
+// itself stays; of each header exactly one value leaves.
+func (p *Proxy) stamp(h http.Header, run *sessions.Run, told lineage.Told) {
 	run.Lineage().Each(p.names, told, func(name, value string) {
 		if h.Get(name) == "" {
 			h.Set(name, value)

@@ -158,6 +158,30 @@ func TestOtherCallsBearNoLineage(t *testing.T) {
 	}
 }
 
+// An agent that is to be told nothing is told nothing by requests either that
+// the sidecar passes without reading them.
+func TestUnreadRequestsBearNoLineage(t *testing.T) {
+	t.Parallel()
+	for told, want := range map[lineage.Told]map[string][]string{
+		lineage.ToldNone: {},
+		lineage.ToldFull: {"x-kagent-root-context-id": {"top"}, "x-kagent-parent-context-id": {"mid"}},
+	} {
+		agent := newFake(t, says(working10))
+		a := agentAt("worker", agent.URL)
+		a.Told = told
+		w := newWorld(t, a)
+		headers := []string{"x-kagent-root-context-id", "top", "x-kagent-parent-context-id", "mid"}
+		w.post(t, `{"no":"call"}`, headers...)
+		w.do(t, http.MethodGet, "/agents/worker/files/1", "", headers...)
+		w.do(t, http.MethodGet, "/agents/worker/.well-known/agent-card.json", "", headers...)
+		for _, r := range agent.received() {
+			if diff := cmp.Diff(want, values(r.header, "x-kagent-")); diff != "" {
+				t.Errorf("told %s, headers of %s %s (-want +got):\n%s", told, r.uri, r.body, diff)
+			}
+		}
+	}
+}
+
 func TestHeadersThatAreRefused(t *testing.T) {
 	t.Parallel()
 	long := strings.Repeat("x", 10<<10)

@@ -141,7 +141,7 @@ func (p *Proxy) unknown(ctx context.Context, w http.ResponseWriter, x *exchange,
 		p.writeRPC(w, asked{}, f)
 		return
 	}
-	p.writeRPC(w, askedAnyway(body), f)
+	p.writeRPC(w, askedAnyway(x.in, body), f)
 }
 
 // exchangeKey is the context key of the exchange that a forwarded request

@@ -10,7 +10,7 @@ import (
 const (
 	dialTimeout = 5 * time.Second
 	// spareFor is how long a connection that was made to see whether an agent
-	// is there is handed to the next call. Nobody reads it in the meantime, so
+	// is there is kept for the next call. Nobody reads it in the meantime, so
 	// nobody would notice its end.
 	spareFor = 2 * time.Second
 )
@@ -24,11 +24,11 @@ type reach struct {
 	addr string // host:port
 	dial func(ctx context.Context, network, addr string) (net.Conn, error)
 
-	mu      sync.Mutex // guards the fields below
-	open    int        // connections of the transport
-	spare   net.Conn   // made by a look, nil if none
-	since   time.Time
-	looking *look // under way, nil if none
+	mu      sync.Mutex  // guards the fields below
+	open    int         // connections of the transport
+	spare   net.Conn    // made by a look, nil if none
+	expiry  *time.Timer // closes spare; nil if there never was one
+	looking *look       // under way, nil if none
 }
 
 // look is a look that all share who come while it lasts: an agent that does
@@ -48,7 +48,7 @@ func newReach(addr string) *reach {
 func (r *reach) look(ctx context.Context) error {
 	for {
 		r.mu.Lock()
-		if r.open > 0 || r.spare != nil && time.Since(r.since) < spareFor {
+		if r.open > 0 || r.spare != nil {
 			r.mu.Unlock()
 			return nil
 		}
@@ -77,29 +77,19 @@ func (r *reach) try(ctx context.Context, l *look) {
 	conn, err := r.dial(ctx, "tcp", r.addr)
 	l.err, l.gone = err, err != nil && ctx.Err() != nil
 	r.mu.Lock()
-	stale := r.spare
 	if err == nil {
-		r.spare, r.since = conn, time.Now()
+		r.spare = conn
+		r.expiry = time.AfterFunc(spareFor, func() { r.expire(conn) })
 	}
 	r.looking = nil
 	r.mu.Unlock()
 	close(l.done)
-	if err == nil && stale != nil {
-		_ = stale.Close() // idle for too long to be trusted
-	}
 }
 
 // DialContext is the transport's dial.
 func (r *reach) DialContext(ctx context.Context, network, addr string) (net.Conn, error) {
-	r.mu.Lock()
-	spare, fresh := r.spare, time.Since(r.since) < spareFor
-	r.spare = nil
-	r.mu.Unlock()
-	if spare != nil && fresh {
+	if spare := r.take(); spare != nil {
 		return r.count(spare), nil
-	}
-	if spare != nil {
-		_ = spare.Close() // idle for too long to be trusted
 	}
 	conn, err := r.dial(ctx, network, addr)
 	if err != nil {
@@ -108,13 +98,34 @@ func (r *reach) DialContext(ctx context.Context, network, addr string) (net.Conn
 	return r.count(conn), nil
 }
 
+// take returns the spare connection, which is the caller's then; nil if there
+// is none.
+func (r *reach) take() net.Conn {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	spare := r.spare
+	if r.spare = nil; spare != nil {
+		r.expiry.Stop()
+	}
+	return spare
+}
+
+// expire closes conn if it is still the spare one.
+func (r *reach) expire(conn net.Conn) {
+	r.mu.Lock()
+	mine := r.spare == conn
+	if mine {
+		r.spare = nil
+	}
+	r.mu.Unlock()
+	if mine {
+		_ = conn.Close() // nothing was sent on it
+	}
+}
+
 // close drops the spare connection. The transport closes its own.
 func (r *reach) close() {
-	r.mu.Lock()
-	spare := r.spare
-	r.spare = nil
-	r.mu.Unlock()
-	if spare != nil {
+	if spare := r.take(); spare != nil {
 		_ = spare.Close() // nothing was sent on it
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -22,14 +23,13 @@ type network struct {
 // pipe is a connection that tells whether it was closed.
 type pipe struct {
 	net.Conn
-	closed bool
+	closed atomic.Bool
 }
 
 func (p *pipe) Close() error {
-	if p.closed {
+	if p.closed.Swap(true) {
 		return errors.New("closed twice")
 	}
-	p.closed = true
 	return p.Conn.Close()
 }
 
@@ -84,7 +84,7 @@ func TestLookMakesTheNextConnection(t *testing.T) {
 		r.close()
 		r.close()
 		for i, c := range n.conns {
-			if !c.closed {
+			if !c.closed.Load() {
 				t.Errorf("connection %d is left open", i)
 			}
 		}
@@ -116,13 +116,52 @@ func TestStaleSpareIsDropped(t *testing.T) {
 					t.Fatal(err)
 				}
 				time.Sleep(spareFor)
-				if err := tt.next(t.Context(), r); err != nil || n.dials != 2 || !n.conns[0].closed {
-					t.Errorf("next = %v with %d dials, first closed: %v; want 2 and closed", err, n.dials, n.conns[0].closed)
+				synctest.Wait()
+				if err := tt.next(t.Context(), r); err != nil || n.dials != 2 || !n.conns[0].closed.Load() {
+					t.Errorf("next = %v with %d dials, first closed: %v; want 2 and closed", err, n.dials, n.conns[0].closed.Load())
 				}
 				r.close()
 			})
 		})
 	}
+}
+
+// Nobody need come for the spare connection to be closed; one that somebody
+// took is theirs.
+func TestSpareExpires(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		n := &network{}
+		r := n.reach()
+		if err := r.look(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(spareFor - time.Nanosecond)
+		synctest.Wait()
+		if n.conns[0].closed.Load() {
+			t.Errorf("spare connection was closed before %v", spareFor)
+		}
+		time.Sleep(time.Nanosecond)
+		synctest.Wait()
+		if !n.conns[0].closed.Load() {
+			t.Errorf("spare connection is open after %v", spareFor)
+		}
+
+		if err := r.look(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		conn, err := r.DialContext(t.Context(), "tcp", "agent:80")
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(2 * spareFor)
+		synctest.Wait()
+		if n.conns[1].closed.Load() {
+			t.Error("connection in use was closed as a spare one")
+		}
+		_ = conn.Close()
+		r.close()
+	})
 }
 
 // An agent that does not answer at all costs every caller one time-out, not

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"strconv"
+	"strings"
 	"time"
 	"unicode/utf8"
 
@@ -130,6 +131,37 @@ type asked struct {
 
 func askedOf(r *wire.Request) asked {
 	return asked{id: r.ID, version: r.Version, streaming: r.Op.Streaming()}
+}
+
+// unread is what is known of a request whose body tells nothing: what its
+// headers hint at.
+func unread(r *http.Request) asked {
+	var q asked
+	if strings.HasPrefix(r.Header.Get("A2A-Version"), "1") {
+		q.version = wire.V10
+	}
+	accept := r.Header.Get("Accept")
+	q.streaming = strings.Contains(accept, "text/event-stream") && !strings.Contains(accept, "json")
+	return q
+}
+
+// askedBy is what is known of a request whose body was refused.
+func askedBy(r *http.Request, bad *wire.Error) asked {
+	if bad.Op == wire.OpOther { // the method could not be read
+		q := unread(r)
+		q.id = bad.ID
+		return q
+	}
+	return asked{id: bad.ID, version: bad.Version, streaming: bad.Op.Streaming()}
+}
+
+// askedAnyway reads what an answer must know out of a body of any quality.
+func askedAnyway(r *http.Request, body []byte) asked {
+	req, err := wire.Read(body)
+	if bad, ok := errors.AsType[*wire.Error](err); ok {
+		return askedBy(r, bad)
+	}
+	return askedOf(req)
 }
 
 // rpcError is a JSON-RPC response with an error.

@@ -34,7 +34,7 @@ type tap struct {
 	body  io.ReadCloser
 	ctx   context.Context // of the caller's request: tells who broke off
 	run   watcher
-	fails bool // the answer is an HTTP error
+	fails bool // the answer is an HTTP error, or sends the call elsewhere
 	ended bool
 
 	events *sse.Scanner // for a stream, else nil
@@ -46,7 +46,7 @@ type tap struct {
 
 // newTap puts a tap on resp.
 func newTap(ctx context.Context, resp *http.Response, stream bool, run watcher) *tap {
-	t := &tap{body: resp.Body, ctx: ctx, run: run, fails: resp.StatusCode >= http.StatusBadRequest}
+	t := &tap{body: resp.Body, ctx: ctx, run: run, fails: resp.StatusCode >= http.StatusMultipleChoices}
 	if stream {
 		t.events = sse.NewScanner(maxSeen, t.event)
 	} else if n := resp.ContentLength; n > 0 && n <= maxSeen {
@@ -112,10 +112,15 @@ func (t *tap) end() {
 	}
 	switch {
 	case t.events != nil:
-		if cut := t.events.Close(); cut || t.bad {
+		switch cut := t.events.Close(); {
+		case cut || t.bad:
 			outcome = sessions.Malformed
+		case t.events.Oversized() > 0:
+			outcome = sessions.Unread
 		}
-	case t.over || t.seen.Len() == 0:
+	case t.over:
+		outcome = sessions.Unread
+	case t.seen.Len() == 0:
 	default:
 		u, err := wire.ReadResponse(t.seen.Bytes())
 		switch {

@@ -85,6 +85,7 @@ var outcomes = [...]string{
 	sessions.CallerGone:  "caller_gone",
 	sessions.Unreachable: "unreachable",
 	sessions.HTTPError:   "http_error",
+	sessions.Unread:      "unread",
 }
 
 // now is the clock of the durations.

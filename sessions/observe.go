@@ -66,12 +66,12 @@ func (r *Run) note(u wire.Update) {
 	}
 	if u.TaskID != "" && r.task == "" {
 		r.task, r.pending.TaskID = u.TaskID, u.TaskID
-		r.remember(BindTask, u.TaskID)
+		r.heardOf(BindTask, u.TaskID)
 		r.record.known.Add(BindingKey{BindTask, r.agent.Name, u.TaskID}, r.session)
 	}
 	if u.ContextID != "" && u.ContextID != r.contextID {
 		r.pending.ContextID = u.ContextID
-		r.remember(BindContext, u.ContextID)
+		r.heardOf(BindContext, u.ContextID)
 		if r.contextID == "" {
 			r.contextID = u.ContextID
 		}
@@ -109,6 +109,7 @@ func (r *Run) noteError(u wire.Update) {
 	case r.follows:
 	case r.record.shared(r):
 		r.rebuked = true
+	case r.joined: // the task is at work as before: see End
 	case r.resumed:
 		r.settled = true
 		r.become(lineage.Suspended, lineage.ReasonAgentError)
@@ -217,6 +218,9 @@ func (r *Run) gather(a wire.Artifact, more bool) {
 		return
 	}
 	g.raw = append(g.raw, slices.Clone(a.Parts))
+	if g.bytes > maxGatheredBytes {
+		r.noteArtifact(a.ID) // too large to keep while others gather
+	}
 }
 
 // noteArtifact makes one event of the artifact that has gathered under id.
@@ -232,7 +236,7 @@ func (r *Run) noteArtifact(id string) {
 	if err != nil {
 		return // no array of parts: the artifact says nothing that could be kept
 	}
-	about := describe(safeID(g.id), r.content().label(g.name), parts)
+	about := describe(r.content().label(safeID(g.id)), r.content().label(g.name), parts)
 	about.MediaType = r.content().label(about.MediaType)
 	r.draft("artifact/"+r.agent.Name+"/"+r.topic()+"/"+about.ID+"/"+about.SHA256[:16], lineage.EventArtifact, struct {
 		Run    string `json:"run"`

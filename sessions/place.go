@@ -50,14 +50,12 @@ func (r *Record) spot(ctx context.Context, c Call) (spot, error) {
 	}
 	req := c.Request
 	if req.TaskID != "" {
-		b, err := r.find(ctx, BindTask, c.Agent.Name, req.TaskID)
+		owner, err := r.ofTask(ctx, c)
 		switch {
-		case err == nil && b.Principal != c.Principal:
-			return spot{}, &lineage.Refusal{Reason: lineage.ContextForbidden, Agent: c.Agent.Name}
-		case err == nil && said.root == b.Root:
+		case err == nil && said.root == owner.Root:
 			return said, nil
 		case err == nil:
-			return spot{root: b.Root, caller: Caller{SiblingOf: req.ContextID}, source: lineage.FromNone, known: true}, nil
+			return spot{root: owner.Root, caller: Caller{SiblingOf: req.ContextID}, source: lineage.FromNone, known: true}, nil
 		case !errors.Is(err, ErrNotFound):
 			return spot{}, err
 		}
@@ -78,6 +76,29 @@ func (r *Record) spot(ctx context.Context, c Call) (spot, error) {
 		return spot{root: req.ContextID, source: lineage.FromNone, known: true, guessed: true}, nil
 	default:
 		return spot{}, err
+	}
+}
+
+// ofTask returns the tree of a call that continues a task: the task's own, else,
+// of a task that nothing is known of, that of the context which the call names.
+// The ids of such a call are never touched, so neither may be another
+// principal's; ErrNotFound says that nothing is known of either.
+func (r *Record) ofTask(ctx context.Context, c Call) (Binding, error) {
+	owner, err := r.find(ctx, BindTask, c.Agent.Name, c.Request.TaskID)
+	if err == nil && owner.Principal != c.Principal {
+		return Binding{}, &lineage.Refusal{Reason: lineage.ContextForbidden, Agent: c.Agent.Name}
+	}
+	if err != nil && !errors.Is(err, ErrNotFound) || c.Request.ContextID == "" {
+		return owner, err
+	}
+	named, nerr := r.find(ctx, BindContext, c.Agent.Name, c.Request.ContextID)
+	switch {
+	case nerr == nil && named.Principal != c.Principal:
+		return Binding{}, &lineage.Refusal{Reason: lineage.ContextForbidden, Agent: c.Agent.Name}
+	case err != nil:
+		return named, nerr
+	default:
+		return owner, nil
 	}
 }
 
@@ -184,19 +205,18 @@ func (r *Record) claim(ctx context.Context, p *placed, contextID string) (foreig
 		ctx, cancel := context.WithTimeout(ctx, r.opts.Timeout)
 		defer cancel()
 		if holder, err = r.opts.Store.Claim(ctx, key, mine); err == nil {
-			r.cache.Add(key, holder)
+			// Not remembered: if the call is refused, the claim is taken back.
 			p.claimed = holder == mine
+		} else {
+			err = r.unavailable(ctx, "claiming a context", err)
 		}
 	}
-	if err != nil {
-		return false, unavailable(ctx, "claiming a context", err)
-	}
-	return holder != mine, nil
+	return holder != mine, err
 }
 
 // unclaim gives back a claim of a call that was refused after all.
 func (r *Record) unclaim(ctx context.Context, key BindingKey, mine Binding) {
-	r.cache.Remove(key)
+	defer r.cache.Remove(key) // another call may have found it meanwhile
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.opts.Timeout)
 	defer cancel()
 	if err := r.opts.Store.Unclaim(ctx, key, mine); err != nil {
@@ -213,11 +233,15 @@ func (r *Record) guess(c Call) placed {
 	if root == "" && wire.CheckID("adk_session_id", req.SenderSession) == nil {
 		root = req.SenderSession
 	}
-	holder, remembered := r.cache.Get(BindingKey{BindContext, c.Agent.Name, req.ContextID})
+	holder, remembered := r.remembered(BindingKey{BindContext, c.Agent.Name, req.ContextID})
+	foreign := remembered && (holder.Principal != c.Principal || c.Root != "" && c.Root != holder.Root)
+	if remembered && !foreign {
+		root = holder.Root
+	}
 	answer := contextid.Decide(contextid.Question{
 		Mode: c.Agent.ContextIDs, Isolate: c.Agent.Isolate,
 		TaskID: req.TaskID != "", Named: req.ContextID != "", TreeKnown: root != "",
-		Foreign: remembered && holder != Binding{Root: root, Principal: c.Principal},
+		Foreign: foreign,
 	})
 	root = cmp.Or(root, req.ContextID, r.catchAll(c).root)
 	return placed{answer: answer, a: &Admission{
@@ -232,26 +256,67 @@ func (r *Record) find(ctx context.Context, kind BindingKind, agent, id string) (
 		return b, nil
 	}
 	if err := r.writer.unavailable(); err != nil {
+		if b, ok := r.remembered(key); ok {
+			return b, nil
+		}
 		return Binding{}, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, r.opts.Timeout)
 	defer cancel()
+	if r.fresh.Contains(key) {
+		// An agent has named it a moment ago: let the store hear of that first.
+		if err := r.writer.sync(ctx); err != nil {
+			return Binding{}, r.unavailable(ctx, "waiting for the store", err)
+		}
+	}
 	b, err := r.opts.Store.Find(ctx, key)
 	if err == nil {
+		r.fresh.Remove(key)
 		r.cache.Add(key, b)
 		return b, nil
 	}
 	if errors.Is(err, ErrNotFound) {
 		return Binding{}, ErrNotFound
 	}
-	return Binding{}, unavailable(ctx, "looking up a "+string(kind), err)
+	if err = r.unavailable(ctx, "looking up a "+string(kind), err); errors.Is(err, ErrUnavailable) {
+		if b, ok := r.remembered(key); ok {
+			return b, nil
+		}
+	}
+	return Binding{}, err
+}
+
+// remembered returns what an id belongs to as far as this sidecar knows without
+// the store.
+func (r *Record) remembered(key BindingKey) (Binding, bool) {
+	if b, ok := r.cache.Get(key); ok {
+		return b, true
+	}
+	return r.fresh.Get(key)
+}
+
+// MayAsk returns a *lineage.Refusal if a context that a call asks about belongs
+// to another principal's tree. One that nothing is known of may be asked about:
+// the agent is the judge.
+func (r *Record) MayAsk(ctx context.Context, agent *Agent, principal, contextID string) error {
+	b, err := r.find(ctx, BindContext, agent.Name, contextID)
+	switch {
+	case err == nil && b.Principal != principal:
+		return &lineage.Refusal{Reason: lineage.ContextForbidden, Agent: agent.Name}
+	case err == nil, errors.Is(err, ErrNotFound), errors.Is(err, ErrUnavailable):
+		return nil
+	default:
+		return err
+	}
 }
 
 // unavailable marks an error of the store's as its being down, unless the
-// caller itself has gone.
-func unavailable(ctx context.Context, doing string, err error) error {
+// caller itself has gone, and has the store watched until it answers.
+func (r *Record) unavailable(ctx context.Context, doing string, err error) error {
 	if errors.Is(ctx.Err(), context.Canceled) {
 		return ctx.Err()
 	}
-	return fmt.Errorf("%s: %w: %w", doing, ErrUnavailable, err)
+	err = fmt.Errorf("%s: %w: %w", doing, ErrUnavailable, err)
+	r.writer.suspect(err)
+	return err
 }

@@ -1,6 +1,7 @@
 package sessions_test
 
 import (
+	"cmp"
 	"testing"
 
 	"github.com/google/uuid"
@@ -295,7 +296,7 @@ func TestTaskGoesOn(t *testing.T) {
 				} {
 					m.principal, m.task = "ann", "t1"
 					run := w.begin(m)
-					w.sent(what, run, m.context, false)
+					w.sent(what, run, cmp.Or(m.context, contextOf(first)), false)
 					if got := run.Lineage(); got.Session != first.Lineage().Session || got.Root != "root" {
 						t.Errorf("%s: goes on in session %s of %s, want %s of root", what, got.Session, got.Root, first.Lineage().Session)
 					}
@@ -450,5 +451,29 @@ func TestRefusedCallGivesItsClaimBack(t *testing.T) {
 		if got := contextOf(w.begin(message{root: "fourth", context: "held"})); got == "held" {
 			t.Error("a refused call gave away a context that has a session")
 		}
+	})
+}
+
+// A message that names a task is never touched, so it may not name another
+// user's context either, whatever the task.
+func TestTaskOpensNobodysContext(t *testing.T) {
+	t.Parallel()
+	inWorld(t, nil, func(t *testing.T, w *world) {
+		hers := w.begin(message{root: "anns", principal: "ann", context: "hers"})
+		w.end(hers, sessions.Unreachable)
+		his := w.begin(message{root: "bobs", principal: "bob"})
+		w.say(his, task(asks))
+		w.end(his, sessions.Answered)
+
+		w.refused(message{root: "bobs", principal: "bob", task: "unheard-of", context: "hers"}, lineage.ContextForbidden)
+		w.refused(message{principal: "bob", task: "unheard-of", context: "hers"}, lineage.ContextForbidden)
+		w.refused(message{root: "bobs", principal: "bob", task: "t1", context: "hers"}, lineage.ContextForbidden)
+
+		// Of one user's two trees, a context stays in its own.
+		run := w.begin(message{root: "another", principal: "ann", task: "unheard-of", context: "hers"})
+		if got := run.Lineage().Root; got != "anns" {
+			t.Errorf("a call in ann's context goes on in tree %s, want anns", got)
+		}
+		w.end(run, sessions.Unreachable)
 	})
 }

@@ -88,6 +88,7 @@ type Record struct {
 	lines  *lines
 	cache  *lru.Cache[BindingKey, Binding]
 	known  *lru.Cache[BindingKey, lineage.Session] // sessions of tasks that this sidecar has seen
+	fresh  *lru.Cache[BindingKey, Binding]         // ids that agents named, until the store is asked whose they are
 	cancel context.CancelFunc
 	beat   sync.WaitGroup
 
@@ -119,8 +120,12 @@ func New(ctx context.Context, opts Options) (*Record, error) {
 	if err != nil {
 		return nil, err
 	}
+	fresh, err := lru.New[BindingKey, Binding](bindingCache)
+	if err != nil {
+		return nil, err
+	}
 	r := &Record{
-		opts: opts, secret: secret, lines: newLines(), cache: cache, known: known,
+		opts: opts, secret: secret, lines: newLines(), cache: cache, known: known, fresh: fresh,
 		open: map[string]*hold{},
 	}
 	r.writer = newWriter(opts.Store, opts.Timeout, func() bool { return r.lines.waiting() == 0 }, r.applied, r.dropped)
@@ -237,7 +242,7 @@ func (r *Record) admit(ctx context.Context, p placed) (Grant, error) {
 	var queuedAt time.Time
 	g, err := r.lines.admit(ctx, a,
 		func() (Grant, error) {
-			return r.writer.admit(ctx, a, func(late Grant) *Progress { return giveBack(a, late) })
+			return r.writer.admit(ctx, a, func(late Grant) *Progress { return r.giveBack(a, late) })
 		},
 		func(refusal *lineage.Refusal) {
 			queuedAt = time.Now()
@@ -253,8 +258,17 @@ func (r *Record) admit(ctx context.Context, p placed) (Grant, error) {
 }
 
 // giveBack ends a run whose caller left before the grant came. Nothing was
-// sent: a task that waited waits as before.
-func giveBack(a *Admission, g Grant) *Progress {
+// sent: a task that waited waits as before, and a run that another call holds
+// is none of this one's. Nil: there is nothing to tell.
+func (r *Record) giveBack(a *Admission, g Grant) *Progress {
+	if g.Resumed && !g.Waited {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		if h := r.open[g.RunID]; h != nil {
+			h.ref.Gen = max(h.ref.Gen, g.Gen)
+		}
+		return nil
+	}
 	p := &Progress{
 		Root: a.Root, Session: g.Session.ID, Run: g.RunID, Gen: g.Gen, Agent: a.Agent, TraceID: a.TraceID,
 		State: lineage.Failed, Reason: lineage.ReasonLost,

@@ -321,6 +321,7 @@ func TestKnownTasksAreNotLookedUpAgain(t *testing.T) {
 		run := w.begin(message{root: "root", context: "mine"})
 		w.say(run, task(asks))
 		w.end(run, sessions.Answered)
+		w.begin(message{root: "root", context: "mine", task: "t1"}) // whose the task is the store says, once
 		w.store.mu.Lock()
 		w.store.finds = 0
 		w.store.mu.Unlock()

@@ -22,6 +22,7 @@ const (
 	CallerGone                 // the caller went away
 	Unreachable                // no byte of the call left: there was no connection
 	HTTPError                  // the agent answered with an HTTP error
+	Unread                     // the whole answer came, too large to be read
 )
 
 // Run is one call under way. Its methods may be called concurrently with each
@@ -34,6 +35,7 @@ type Run struct {
 	trace   string
 	whose   string // principal
 	resumed bool   // the call continues a task that waited
+	joined  bool   // the call goes to a task that was at work
 	follows bool   // the call asks about a task of another call's; it has no run of its own
 
 	// What the data path puts on the wire.
@@ -69,7 +71,8 @@ func (r *Run) Recorded() bool { return r.record != nil }
 // started makes the handle of an admitted call.
 func (r *Record) started(c Call, p placed, g Grant) *Run {
 	run := &Run{
-		record: r, agent: c.Agent, session: g.Session, id: g.RunID, trace: c.TraceID, whose: c.Principal, resumed: g.Resumed && c.Request.TaskID != "",
+		record: r, agent: c.Agent, session: g.Session, id: g.RunID, trace: c.TraceID, whose: c.Principal,
+		resumed: g.Waited && c.Request.TaskID != "", joined: g.Resumed && !g.Waited && c.Request.TaskID != "",
 		contextID: g.Session.ContextID,
 		lineage: lineage.Values{
 			Root: p.a.Root, Parent: g.ParentContextID, Session: g.Session.ID,
@@ -78,18 +81,22 @@ func (r *Record) started(c Call, p placed, g Grant) *Run {
 	}
 	switch p.answer.Action {
 	case contextid.AsSent:
-		run.contextID = c.Request.ContextID
+		run.contextID = cmp.Or(c.Request.ContextID, g.Session.ContextID)
+	case contextid.Mint, contextid.Derive:
+		// Nobody else can have made this id: it is the tree's.
+		run.edit = true
+		if !g.Retry {
+			r.cache.Add(BindingKey{BindContext, c.Agent.Name, run.contextID}, Binding{Root: p.a.Root, Principal: c.Principal})
+		}
 	case contextid.Keep:
 		// The named context may be an alias of the session's own; a retry, though,
 		// goes where the first try went.
 		if run.edit = g.Retry; !g.Retry {
 			run.contextID = c.Request.ContextID
 		}
-	default:
+		r.cache.Add(BindingKey{BindContext, c.Agent.Name, c.Request.ContextID}, Binding{Root: p.a.Root, Principal: c.Principal})
+	case contextid.Omit, contextid.Bound:
 		run.edit = true
-	}
-	if run.contextID != "" {
-		run.remember(BindContext, run.contextID)
 	}
 	r.take(run, g.Gen)
 	return run
@@ -110,12 +117,13 @@ func unrecorded(c Call, p placed) *Run {
 	return run
 }
 
-// remember puts a binding where this sidecar finds it at once, though the
-// store hears of it a moment later.
-func (r *Run) remember(kind BindingKind, id string) {
+// heardOf notes that the agent named an id, of which the store hears a moment
+// later. Whose it is the store says, as long as it can be asked: an agent may
+// well name another tree's.
+func (r *Run) heardOf(kind BindingKind, id string) {
 	key := BindingKey{kind, r.agent.Name, id}
 	if !r.record.cache.Contains(key) {
-		r.record.cache.Add(key, Binding{Root: r.session.Tree, Principal: r.whose})
+		r.record.fresh.Add(key, Binding{Root: r.session.Tree, Principal: r.whose})
 	}
 }
 
@@ -162,11 +170,13 @@ func (r *Run) End(o Outcome) {
 		switch {
 		case r.rebuked:
 			r.become(lineage.Failed, lineage.ReasonLost)
+		case r.joined:
+			r.pending.Detach = r.detachFor() // the task is at work as before
 		case o == Answered && r.task != "":
 			r.pending.Detach = r.detachFor()
 		case o == Answered:
-			// Neither a task nor a message: an answer to something else.
-			r.become(lineage.Completed, "")
+			// Neither a task nor a message nor an error: no answer to a send.
+			r.become(lineage.Failed, reasons[Malformed])
 		case r.resumed && (o == Unreachable || o == HTTPError):
 			r.become(lineage.Suspended, reasons[o]) // the task waits as before
 		case o == Malformed && r.task != "":
@@ -186,6 +196,7 @@ var reasons = [...]string{
 	CallerGone:  lineage.ReasonLost,
 	Unreachable: lineage.ReasonUnreachable,
 	HTTPError:   lineage.ReasonAgentError,
+	Unread:      lineage.ReasonLost,
 }
 
 // detachFor is how long a run that no call holds may stay open.

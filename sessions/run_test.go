@@ -1,6 +1,8 @@
 package sessions_test
 
 import (
+	"context"
+	"errors"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -104,7 +106,8 @@ func TestHowCallsEnd(t *testing.T) {
 		known   end // the task was
 		ended   end // its end was
 	}{
-		"answered":    {sessions.Answered, end{lineage.Completed, ""}, end{lineage.Active, ""}, end{lineage.Completed, ""}},
+		"answered":    {sessions.Answered, end{lineage.Failed, "malformed_response"}, end{lineage.Active, ""}, end{lineage.Completed, ""}},
+		"unread":      {sessions.Unread, end{lineage.Failed, lineage.ReasonLost}, end{lineage.Failed, lineage.ReasonLost}, end{lineage.Completed, ""}},
 		"malformed":   {sessions.Malformed, end{lineage.Failed, "malformed_response"}, end{lineage.Failed, lineage.ReasonLost}, end{lineage.Completed, ""}},
 		"broken off":  {sessions.BrokenOff, end{lineage.Failed, lineage.ReasonLost}, end{lineage.Failed, lineage.ReasonLost}, end{lineage.Completed, ""}},
 		"caller gone": {sessions.CallerGone, end{lineage.Failed, lineage.ReasonLost}, end{lineage.Failed, lineage.ReasonLost}, end{lineage.Completed, ""}},
@@ -291,5 +294,80 @@ func TestRebukeSaysNothingOfTheRun(t *testing.T) {
 		if got := w.record.Open(); got != 0 {
 			t.Errorf("Open() = %d, want 0", got)
 		}
+	})
+}
+
+// A retry whose caller leaves before its grant comes says nothing of the first
+// try, which is under way.
+func TestLateGrantOfAHeldRunEndsNothing(t *testing.T) {
+	t.Parallel()
+	inWorld(t, nil, func(t *testing.T, w *world) {
+		w.isolating()
+		w.agent.Limits.MaxChildren, w.agent.Limits.QueueTimeout = 1, 0
+		first := w.begin(message{root: "root", id: "m"})
+		w.say(first, task(working))
+		release := w.hang()
+		ctx, leave := context.WithCancel(t.Context())
+		again := w.start(ctx, message{root: "root", id: "m"})
+		leave()
+		if b := <-again; !errors.Is(b.err, context.Canceled) {
+			t.Fatalf("Begin() of a caller that left = %v", b.err)
+		}
+		release()
+		w.settle()
+		w.stands(first, lineage.Active, lineage.Active, "")
+		w.refused(message{root: "root", id: "other"}, lineage.ChildrenLimit)
+		time.Sleep(5 * sessions.DefaultLease)
+		w.refused(message{root: "root", id: "another"}, lineage.ChildrenLimit)
+		w.say(first, task(completed))
+		w.end(first, sessions.Answered)
+		w.stands(first, lineage.Completed, lineage.Completed, "")
+	})
+}
+
+// A message to a task at work that the agent refuses leaves the task at work.
+func TestRefusedFollowUpLeavesTheTaskAtWork(t *testing.T) {
+	t.Parallel()
+	for name, fail := range map[string]func(*world, *sessions.Run){
+		"error answer": func(w *world, run *sessions.Run) {
+			w.saw(run, `{"jsonrpc":"2.0","id":1,"error":{"code":-32603,"message":"no"}}`)
+			w.end(run, sessions.Answered)
+		},
+		"unreachable": func(w *world, run *sessions.Run) { w.end(run, sessions.Unreachable) },
+		"caller gone": func(w *world, run *sessions.Run) { w.end(run, sessions.CallerGone) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			inWorld(t, nil, func(t *testing.T, w *world) {
+				w.isolating()
+				first := w.begin(message{root: "root"})
+				w.say(first, task(working))
+				w.end(first, sessions.Answered) // not waiting for the end
+				fail(w, w.begin(message{root: "root", task: "t1"}))
+				w.stands(first, lineage.Active, lineage.Active, "")
+			})
+		})
+	}
+}
+
+// An agent that names another tree's context or task gives its caller no hold
+// of it.
+func TestAgentsWordOpensNobodysContext(t *testing.T) {
+	t.Parallel()
+	inWorld(t, nil, func(t *testing.T, w *world) {
+		hers := w.begin(message{root: "anns", principal: "ann", context: "hers"})
+		w.say(hers, task(asks))
+		w.end(hers, sessions.Answered)
+		// Another sidecar over the same store has seen none of that.
+		other := newWorld(t, w.store, nil)
+		his := other.begin(message{root: "bobs", principal: "bob"})
+		other.say(his, `{"task":{"id":"t1","contextId":"hers","status":{"state":"TASK_STATE_COMPLETED"}}}`)
+		other.end(his, sessions.Answered)
+		crossed := other.begin(message{root: "bobs", principal: "bob", context: "hers"})
+		if id, _ := crossed.ContextID(); id == "hers" {
+			t.Error("bob's call runs in ann's context")
+		}
+		other.refused(message{root: "bobs", principal: "bob", task: "t1"}, lineage.ContextForbidden)
+		other.end(crossed, sessions.Unreachable)
 	})
 }

@@ -54,8 +54,8 @@ type Store interface {
 	// Secret returns the key for derived context ids, made once and kept, so
 	// that all replicas of one store derive the same ids.
 	Secret(ctx context.Context) ([]byte, error)
-	// Renew prolongs the leases of runs that are still open. A lease that has
-	// lapsed stays lapsed.
+	// Renew prolongs the leases of runs that are still open, whichever of their
+	// grants the caller holds. A lease that has lapsed stays lapsed.
 	Renew(ctx context.Context, runs []RunRef, lease time.Duration) error
 
 	Reader
@@ -149,8 +149,9 @@ type BindingKey struct {
 	ID    string
 }
 
-// Binding says which tree an id belongs to, and whose that tree is. A binding
-// never changes while its tree is kept, so a found one may be cached.
+// Binding says which tree an id belongs to, and whose that tree is. But for a
+// claim that is taken back, it never changes while its tree is kept, so one that
+// was found may be cached.
 type Binding struct {
 	Root      string
 	Principal string
@@ -238,6 +239,7 @@ type Grant struct {
 	New             bool // the session was made
 	Retry           bool // the message had been sent before
 	Resumed         bool // the run was there, and goes on
+	Waited          bool // Resumed, and it had been suspended; else it was at work
 }
 
 // Draft is an event that is still to be numbered and stamped. Appending an ID

@@ -71,7 +71,7 @@ func newWriter(store Store, timeout time.Duration, patient func() bool, applied 
 var errClosed = fmt.Errorf("%w: shutting down", ErrUnavailable)
 
 // admit has a carried out and waits for the outcome. When ctx ends first, late
-// gets the grant, if there will be one, and returns what is to be posted.
+// gets the grant, if there will be one, and returns what is to be posted, or nil.
 func (w *writer) admit(ctx context.Context, a *Admission, late func(Grant) *Progress) (Grant, error) {
 	if err := ctx.Err(); err != nil {
 		return Grant{}, err // nobody is there to use a place
@@ -123,8 +123,9 @@ func (w *writer) sync(ctx context.Context) error {
 	}
 }
 
-// post has p carried out after all that was posted before it. It waits only
-// while maxPending is reached.
+// post has p carried out after all that was posted before it. While maxPending
+// is reached it waits for a store that answers, and gives p up for one that does not:
+// calls must go on.
 func (w *writer) post(p *Progress) { w.add(p, true) }
 
 // push is post without the waiting, for run itself, which alone makes room.
@@ -132,16 +133,20 @@ func (w *writer) push(p *Progress) { w.add(p, false) }
 
 func (w *writer) add(p *Progress, waits bool) {
 	w.mu.Lock()
-	for waits && len(w.pending) >= maxPending && !w.closed {
+	for waits && len(w.pending) >= maxPending && !w.closed && w.down == nil {
 		w.room.Wait()
 	}
-	stopped := w.stopped
+	reason := w.down
+	stopped := w.stopped || waits && len(w.pending) >= maxPending && w.down != nil
+	if w.stopped {
+		reason = errClosed
+	}
 	if !stopped {
 		w.pending = append(w.pending, &job{op: Op{Progress: p}, until: time.Now().Add(retryFor)})
 	}
 	w.mu.Unlock()
 	if stopped {
-		w.dropped(1, errClosed)
+		w.dropped(1, reason)
 		return
 	}
 	w.signal()
@@ -311,8 +316,11 @@ func (w *writer) finish(j *job) {
 	late := j.abandoned
 	w.mu.Unlock()
 	close(j.done)
-	if late != nil && j.op.Err == nil {
-		w.push(late(j.op.Grant))
+	if late == nil || j.op.Err != nil {
+		return
+	}
+	if p := late(j.op.Grant); p != nil {
+		w.push(p)
 	}
 }
 
@@ -330,5 +338,18 @@ func (w *writer) probe(ctx context.Context) {
 func (w *writer) setDown(err error) {
 	w.mu.Lock()
 	w.down = err
+	w.room.Broadcast()
 	w.mu.Unlock()
+}
+
+// suspect takes note that the store failed somebody else with err, and has it
+// probed until it answers.
+func (w *writer) suspect(err error) {
+	w.mu.Lock()
+	if w.down == nil {
+		w.down = err
+	}
+	w.room.Broadcast()
+	w.mu.Unlock()
+	w.signal()
 }

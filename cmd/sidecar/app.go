@@ -1,6 +1,8 @@
 package main
 
 import (
+	"bytes"
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -10,11 +12,10 @@ import (
 	"net/http"
 	"os"
 	"slices"
-	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/google/uuid"
-	"golang.org/x/sync/errgroup"
 
 	"github.com/a2a-sidecar/a2a-sidecar/admin"
 	"github.com/a2a-sidecar/a2a-sidecar/adminapi"
@@ -24,17 +25,22 @@ import (
 	"github.com/a2a-sidecar/a2a-sidecar/sessions"
 )
 
-const (
-	drainTime = 10 * time.Second // that calls under way get once the sidecar is told to stop
-	flushTime = 5 * time.Second  // that the record and the telemetry get after that
-	sweepTime = 10 * time.Minute // between looks for trees that have outlived retain
-)
+// flushTime is what each release gets at most: the record and the telemetry are
+// written out then.
+const flushTime = 5 * time.Second
+
+// idleTime is how long a connection stays open that nobody uses.
+const idleTime = 2 * time.Minute
+
+// minKey is the length of a key of context ids in bytes, at least.
+const minKey = 16
 
 // appOptions is what an app is made of.
 type appOptions struct {
 	Config config.Config
 	Log    *slog.Logger
 	Getenv func(string) string
+	Drain  time.Duration // that calls under way get once the sidecar is told to stop; 0: drainTime
 }
 
 // app is one running sidecar: a store, the record over it, and two listeners.
@@ -47,7 +53,10 @@ type app struct {
 	proxy    *proxy.Proxy
 	outbound *endpoint
 	admin    *endpoint
-	refuses  bool // onStoreDown: refuse
+	calls    *underWay     // what the outbound port is working on
+	drain    time.Duration // that calls under way get once the sidecar is told to stop
+	stopping atomic.Bool   // it has been told to stop
+	refuses  bool          // onStoreDown: refuse
 	releases []release
 }
 
@@ -66,7 +75,7 @@ type endpoint struct {
 // newApp opens the store and binds the listeners. What it has acquired when it
 // fails, it has released.
 func newApp(ctx context.Context, o appOptions) (_ *app, err error) {
-	a := &app{log: o.Log}
+	a := &app{log: o.Log, drain: cmp.Or(o.Drain, drainTime)}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, a.release(context.WithoutCancel(ctx)))
@@ -85,7 +94,7 @@ func newApp(ctx context.Context, o appOptions) (_ *app, err error) {
 	}
 	a.onStop("closing the store", func(context.Context) error { return a.store.Close() })
 
-	secret, err := readSecret(cfg.Lineage.Key)
+	secret, err := readKey(cfg.Lineage.Key)
 	if err != nil {
 		return nil, err
 	}
@@ -123,13 +132,14 @@ func newApp(ctx context.Context, o appOptions) (_ *app, err error) {
 	if err != nil {
 		return nil, err
 	}
-	if a.outbound, err = a.bind(ctx, "outbound", cfg.Listen.Outbound, cfg.LimitsHTTP, a.proxy); err != nil {
+	a.calls = &underWay{Handler: a.proxy}
+	if a.outbound, err = a.bind(ctx, "outbound", cfg.Listen.Outbound, cfg.LimitsHTTP, a.calls); err != nil {
 		return nil, err
 	}
 	limits := apiLimits(cfg)
 	looking := admin.New(admin.Options{
 		Reader: a.record.Reader(), Limits: func() adminapi.Limits { return limits }, Ready: a.unready, Degraded: a.degraded, Metrics: a.tel.Metrics,
-		Token: strings.TrimSpace(string(token)), Logger: o.Log,
+		Token: string(token), Logger: o.Log,
 	})
 	if a.admin, err = a.bind(ctx, "admin", cfg.Listen.Admin, cfg.LimitsHTTP, looking); err != nil {
 		return nil, err
@@ -167,7 +177,7 @@ func (a *app) bind(ctx context.Context, name, addr string, limits config.LimitsH
 	protocols.SetUnencryptedHTTP2(true)
 	e := &endpoint{listener: l, server: &http.Server{
 		Handler: h, Protocols: protocols,
-		ReadHeaderTimeout: limits.HeaderTimeout, MaxHeaderBytes: int(limits.MaxHeader),
+		ReadHeaderTimeout: limits.HeaderTimeout, MaxHeaderBytes: int(limits.MaxHeader), IdleTimeout: idleTime,
 		ErrorLog: slog.NewLogLogger(a.log.Handler(), slog.LevelDebug),
 		// No time-outs for bodies: streams last as long as agents think.
 	}}
@@ -186,75 +196,12 @@ func (a *app) Outbound() string { return "http://" + a.outbound.listener.Addr().
 // Admin is the URL of the admin API.
 func (a *app) Admin() string { return "http://" + a.admin.listener.Addr().String() }
 
-// Run serves until ctx ends or a listener fails, then lets calls that are
-// under way go on for a while, and releases everything.
-func (a *app) Run(ctx context.Context) error {
-	base, abort := context.WithCancelCause(context.WithoutCancel(ctx))
-	defer abort(nil)
-	var g errgroup.Group
-	failed := make(chan struct{}, 2)
-	for _, e := range [...]*endpoint{a.outbound, a.admin} {
-		e.server.BaseContext = func(net.Listener) context.Context { return base }
-		g.Go(func() error {
-			err := e.server.Serve(e.listener)
-			if errors.Is(err, http.ErrServerClosed) {
-				return nil
-			}
-			failed <- struct{}{}
-			return err
-		})
-	}
-	sweeping, stopSweeping := context.WithCancel(base)
-	if s, ok := a.store.(sweeper); ok {
-		g.Go(func() error { a.sweep(sweeping, s); return nil })
-	}
-	select {
-	case <-ctx.Done():
-		a.log.Info("stopping", "open_runs", a.record.Open(), "drain", drainTime.String())
-	case <-failed:
-	}
-	stopSweeping()
-	drain, cancel := context.WithTimeout(base, drainTime)
-	defer cancel()
-	var errs []error
-	for _, e := range [...]*endpoint{a.outbound, a.admin} {
-		if err := e.server.Shutdown(drain); err != nil {
-			// What still runs is told to end, and then cut.
-			abort(errStopping)
-			errs = append(errs, e.server.Close())
-		}
-	}
-	errs = append(errs, g.Wait(), a.release(base))
-	return errors.Join(errs...)
-}
-
-var errStopping = errors.New("the sidecar is stopping")
-
-// sweeper is a store that must be told to drop what has outlived its time.
-type sweeper interface {
-	Sweep(ctx context.Context) (dropped int, err error)
-}
-
-func (a *app) sweep(ctx context.Context, s sweeper) {
-	tick := time.NewTicker(sweepTime)
-	defer tick.Stop()
-	for {
-		if n, err := s.Sweep(ctx); err != nil && ctx.Err() == nil {
-			a.log.Warn("dropping old trees failed", "error", err)
-		} else if n > 0 {
-			a.log.Info("old trees dropped", "trees", n)
-		}
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		}
-	}
-}
-
-// unready says what keeps the sidecar from serving calls: a store that does
-// not answer, if calls must not go on without it.
+// unready says what keeps the sidecar from serving calls: that it has been told
+// to stop, or a store that does not answer, if calls must not go on without it.
 func (a *app) unready(ctx context.Context) []string {
+	if a.stopping.Load() {
+		return []string{"stopping"}
+	}
 	if !a.refuses {
 		return nil
 	}
@@ -291,7 +238,8 @@ func owner() string {
 	return host + "/" + uuid.NewString()[:8]
 }
 
-// readSecret reads a secret file; nil if none is configured.
+// readSecret reads a secret file; nil if none is configured. White space around
+// the secret is none of it: whether a file ends in a newline is up to the editor.
 func readSecret(s config.Secret) ([]byte, error) {
 	if s.File == "" {
 		return nil, nil
@@ -300,10 +248,22 @@ func readSecret(s config.Secret) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reading a secret: %w", err)
 	}
-	if len(strings.TrimSpace(string(b))) == 0 {
+	if b = bytes.TrimSpace(b); len(b) == 0 {
 		return nil, fmt.Errorf("reading a secret: %s is empty", s.File)
 	}
 	return b, nil
+}
+
+// readKey reads the key of context ids; nil if none is configured.
+func readKey(s config.Secret) ([]byte, error) {
+	key, err := readSecret(s)
+	if err != nil {
+		return nil, fmt.Errorf("lineage.key: %w", err)
+	}
+	if key != nil && len(key) < minKey {
+		return nil, fmt.Errorf("lineage.key: %s holds %d bytes, fewer than the %d that a key needs", s.File, len(key), minKey)
+	}
+	return key, nil
 }
 
 // clientTLS makes the TLS of calls to an agent; nil for the defaults.

@@ -177,6 +177,9 @@ func TestLookJSON(t *testing.T) {
 			if tree.Root != "conversation/1" || len(tree.Sessions) != 3 || tree.Counts.Live != 2 {
 				t.Errorf("tree = %+v, want 3 sessions, 2 live", tree)
 			}
+			if tree.Limits != nil {
+				t.Errorf("tree has limits %+v, want none: nobody told them", tree.Limits)
+			}
 			events := parse[adminapi.EventPage](t, sidecar(t, at(place, "events", "latest", "-o", "json")...).stdout)
 			if len(events.Events) != 5 || events.Next != 5 {
 				t.Errorf("events = %d, next %d, want 5, next 5", len(events.Events), events.Next)

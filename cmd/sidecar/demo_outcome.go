@@ -99,29 +99,6 @@ func gatherScene(policy config.Agent, queueTimeout time.Duration, answers []demo
 	return s
 }
 
-// gatherRecord adds what the sidecar recorded of the scene. The record is
-// written behind the calls, so this waits until it has their ends.
-func (w *demoWorld) gatherRecord(ctx context.Context, root string, s *demoScene) error {
-	const look = 10 * time.Millisecond
-	tick := time.NewTicker(look)
-	defer tick.Stop()
-	for {
-		tree, err := w.app.store.Tree(ctx, root)
-		if err != nil {
-			return err
-		}
-		if tree.Live == 0 {
-			break
-		}
-		select {
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		case <-tick.C:
-		}
-	}
-	return s.countEvents(ctx, w.app.store, root)
-}
-
 // countEvents counts what the log of the tree tells of calls to the agent.
 func (s *demoScene) countEvents(ctx context.Context, record sessions.Reader, root string) error {
 	nodes, err := record.Sessions(ctx, root)

@@ -109,6 +109,7 @@ func (w *demoWorld) play(ctx context.Context, calls int) (*demoOutcome, error) {
 		Calls: calls, Conversation: a2a.NewContextID(), Burst: a2a.NewContextID(),
 		MaxChildren: w.cfg.Limits.MaxChildren,
 	}
+	record := w.app.record.Reader() // whoever has an answer finds in it what became of the call
 	for _, s := range []struct {
 		into         *demoScene
 		agent        string
@@ -128,12 +129,12 @@ func (w *demoWorld) play(ctx context.Context, calls int) (*demoOutcome, error) {
 		}
 		policy := w.cfg.Agents[slices.IndexFunc(w.cfg.Agents, func(a config.Agent) bool { return a.Name == s.agent })]
 		*s.into = gatherScene(policy, w.cfg.LimitsFor(policy).QueueTimeout, answers, w.agents[s.agent])
-		if err := w.gatherRecord(ctx, s.conversation, s.into); err != nil {
+		if err := s.into.countEvents(ctx, record, s.conversation); err != nil {
 			return nil, fmt.Errorf("reading the record: %w", err)
 		}
 	}
 	var err error
-	o.Sessions, err = w.app.store.Sessions(ctx, o.Conversation)
+	o.Sessions, err = record.Sessions(ctx, o.Conversation)
 	if err != nil {
 		return nil, fmt.Errorf("reading the record: %w", err)
 	}

@@ -67,7 +67,7 @@ func (s *source) open(ctx context.Context) (viewer, func(), error) {
 		address = "http://" + address
 	}
 	// No redirects: an admin API sends none, and a token is for it alone.
-	client, err := adminapi.New(address, strings.TrimSpace(string(token)), &http.Client{
+	client, err := adminapi.New(address, string(token), &http.Client{
 		Timeout:       askTime,
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	})
@@ -111,7 +111,7 @@ func (s *source) openStore(ctx context.Context) (viewer, func(), error) {
 const newest = "latest"
 
 // findRoot returns the root context id that a user means by name: that of the
-// newest tree, or the only one that is or begins with it.
+// newest tree, the one that is called so, or the only one that begins so.
 func findRoot(ctx context.Context, v viewer, name string) (string, error) {
 	if name == newest || name == "-" {
 		page, err := v.Trees(ctx, adminapi.TreesQuery{Limit: 1})
@@ -126,6 +126,16 @@ func findRoot(ctx context.Context, v viewer, name string) (string, error) {
 		}
 		return page.Trees[0].Root, nil
 	}
+	// A whole id is by far the most common name, and to list all trees may take long.
+	if name != "" {
+		_, err := v.Tree(ctx, name)
+		if err == nil {
+			return name, nil
+		}
+		if exitCode(err) != exitNotFound {
+			return "", fmt.Errorf("finding tree %q: %w", name, err)
+		}
+	}
 	var begin []string
 	q := adminapi.TreesQuery{Text: name, Limit: adminapi.MaxPage}
 	for {
@@ -134,9 +144,6 @@ func findRoot(ctx context.Context, v viewer, name string) (string, error) {
 			return "", fmt.Errorf("finding tree %q: %w", name, err)
 		}
 		for _, t := range page.Trees {
-			if t.Root == name {
-				return name, nil
-			}
 			if strings.HasPrefix(t.Root, name) {
 				begin = append(begin, t.Root)
 			}

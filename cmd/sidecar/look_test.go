@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"net/http"
 	"slices"
 	"strings"
 	"testing"
@@ -23,9 +24,21 @@ type fake struct {
 	log   []lineage.Event
 	err   error
 	asked []adminapi.EventsQuery
+	lists int // how many pages of trees it was asked for
+}
+
+func (f *fake) Tree(_ context.Context, root string) (adminapi.TreeView, error) {
+	if f.err != nil {
+		return adminapi.TreeView{}, f.err
+	}
+	if !slices.Contains(f.roots, root) {
+		return adminapi.TreeView{}, adminapi.NewProblem(http.StatusNotFound, "no tree %q", root)
+	}
+	return adminapi.TreeView{Root: root}, nil
 }
 
 func (f *fake) Trees(_ context.Context, q adminapi.TreesQuery) (adminapi.TreePage, error) {
+	f.lists++
 	if f.err != nil {
 		return adminapi.TreePage{}, f.err
 	}
@@ -95,6 +108,10 @@ func TestFindRoot(t *testing.T) {
 		if got != tt.want || code != tt.code {
 			t.Errorf("findRoot(%q) = %q, %v (exit %d), want %q, exit %d", tt.name, got, err, code, tt.want, tt.code)
 		}
+	}
+	v.lists = 0
+	if _, err := findRoot(t.Context(), v, "in-beta"); err != nil || v.lists != 0 {
+		t.Errorf("findRoot(in-beta) = %v and listed trees %d times, want a whole id to be looked up at once", err, v.lists)
 	}
 	if _, err := findRoot(t.Context(), v, "alpha-"); err == nil || !strings.Contains(hintFor(err), "alpha-2, alpha-1") {
 		t.Errorf("findRoot(alpha-) = %v, hint %q, want a hint that names both", err, hintFor(err))

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -15,8 +16,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/a2a-sidecar/a2a-sidecar/adminapi"
+	"github.com/a2a-sidecar/a2a-sidecar/config"
 	"github.com/a2a-sidecar/a2a-sidecar/internal/agents"
 	"github.com/a2a-sidecar/a2a-sidecar/internal/redistest"
+	"github.com/a2a-sidecar/a2a-sidecar/lineage"
 )
 
 // within calls ok until it is true.
@@ -181,6 +185,9 @@ func TestShutdownLetsCallsEnd(t *testing.T) {
 	<-working
 	s.stop()
 	within(t, 5*time.Second, "the sidecar begins to stop", func() bool { return strings.Contains(s.stderr.String(), `"stopping"`) })
+	if status, body := get(t, "http://"+s.Admin+"/readyz"); status != http.StatusServiceUnavailable || !strings.Contains(body, `"stopping"`) {
+		t.Errorf("/readyz of a sidecar that stops = %d %s, want 503 and stopping", status, body)
+	}
 	close(release)
 	if err := <-got; err != nil {
 		t.Errorf("call under way at the stop: %v", err)
@@ -193,6 +200,125 @@ func TestShutdownLetsCallsEnd(t *testing.T) {
 	}
 	if !strings.Contains(out.String(), "completed") {
 		t.Errorf("record after the stop:\n%s\nwant a completed session", &out)
+	}
+}
+
+// startApp runs a sidecar that gives calls drain once it is told to stop. Stop
+// returns what Run did.
+func startApp(t *testing.T, cfg config.Config, drain time.Duration, logs io.Writer) (a *app, stop func() error) {
+	t.Helper()
+	cfg.Listen.Outbound, cfg.Listen.Admin = "127.0.0.1:0", "127.0.0.1:0"
+	a, err := newApp(t.Context(), appOptions{
+		Config: cfg, Log: slog.New(slog.NewTextHandler(logs, nil)), Getenv: func(string) string { return "" }, Drain: drain,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	ran := make(chan error, 1)
+	go func() { ran <- a.Run(ctx) }()
+	stop = sync.OnceValue(func() error { cancel(); return <-ran })
+	t.Cleanup(func() { _ = stop() })
+	return a, stop
+}
+
+// A stream that outlasts the drain time is cut, and the record says so: its
+// place is free at once, not when its lease lapses.
+func TestShutdownCutsCalls(t *testing.T) {
+	t.Parallel()
+	const event = `data: {"jsonrpc":"2.0","id":1,"result":{"task":{"id":"t1","contextId":"c","status":{"state":"TASK_STATE_WORKING"}}}}` + "\n\n"
+	left := make(chan struct{})
+	agent := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body) // else the server does not see the caller leave
+		w.Header().Set("Content-Type", "text/event-stream")
+		_, _ = io.WriteString(w, event)
+		_ = http.NewResponseController(w).Flush()
+		<-r.Context().Done()
+		close(left)
+	}))
+	defer agent.Close()
+	store := "sqlite:" + filepath.Join(t.TempDir(), "cut.db")
+	cfg := config.Default()
+	cfg.Store = config.NewStoreURL(store)
+	cfg.Agents = []config.Agent{config.NewAgent("worker", agent.URL)}
+	var logs lockedBuffer
+	a, stop := startApp(t, cfg, time.Nanosecond, &logs)
+
+	body := strings.Replace(sendBody("m", "cut"), "SendMessage", "SendStreamingMessage", 1)
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, a.Outbound()+"/agents/worker", strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("Content-Type", "application/json")
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer drain(resp)
+	if _, err := io.ReadFull(resp.Body, make([]byte, len(event))); err != nil {
+		t.Fatalf("reading the first event: %v", err)
+	}
+
+	if err := stop(); err != nil {
+		t.Errorf("Run() that had to cut a call = %v, want nil", err)
+	}
+	<-left
+	if got := logs.String(); !strings.Contains(got, "calls cut") || !strings.Contains(got, "calls=1") {
+		t.Errorf("log = %s, want how many calls were cut", got)
+	}
+	var out bytes.Buffer
+	if code := run(t.Context(), []string{"tree", "cut", "--store", store, "-o", "json"}, noEnv, nil, &out, io.Discard); code != exitDone {
+		t.Fatalf("tree ended with %d", code)
+	}
+	tree := parse[adminapi.TreeView](t, out.String())
+	if len(tree.Sessions) != 2 {
+		t.Fatalf("record = %s, want two sessions", &out)
+	}
+	if run := tree.Sessions[1].Runs[0]; run.State != lineage.Failed || run.Reason != lineage.ReasonLost {
+		t.Errorf("run that was cut = %s %s, want failed, lost", run.State, run.Reason)
+	}
+}
+
+func TestIdleConnectionsEnd(t *testing.T) {
+	t.Parallel()
+	cfg := config.Default()
+	cfg.Store = config.NewStoreURL("sqlite::memory:")
+	a, stop := startApp(t, cfg, 0, io.Discard)
+	for _, e := range []*endpoint{a.outbound, a.admin} {
+		if got := e.server.IdleTimeout; got != 2*time.Minute {
+			t.Errorf("idle time-out = %v, want 2m", got)
+		}
+	}
+	if err := stop(); err != nil {
+		t.Error(err)
+	}
+}
+
+// A newline at the end of a key's file is no part of the key, or replicas whose
+// files come from different hands would derive different contexts.
+func TestReadKey(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct{ text, want, fault string }{
+		{"0123456789abcdef", "0123456789abcdef", ""},
+		{"0123456789abcdef\n", "0123456789abcdef", ""},
+		{" 0123456789 abcdef \r\n", "0123456789 abcdef", ""},
+		{"0123456789abcde\n", "", "holds 15 bytes, fewer than the 16"},
+		{" \n", "", "is empty"},
+	} {
+		file := filepath.Join(t.TempDir(), "key")
+		if err := os.WriteFile(file, []byte(tt.text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		got, err := readKey(config.Secret{File: file})
+		if string(got) != tt.want || (err == nil) != (tt.fault == "") {
+			t.Errorf("readKey(%q) = %q, %v, want %q, %q", tt.text, got, err, tt.want, tt.fault)
+		}
+		if err != nil && (!strings.Contains(err.Error(), tt.fault) || !strings.Contains(err.Error(), "lineage.key")) {
+			t.Errorf("readKey(%q) = %v, want %q and the name of the setting", tt.text, err, tt.fault)
+		}
+	}
+	if key, err := readKey(config.Secret{}); key != nil || err != nil {
+		t.Errorf("readKey() of none = %q, %v, want none", key, err)
 	}
 }
 

@@ -267,7 +267,7 @@ func resumeTask(w *world) {
 		g1 := w.waiting(c, task)
 		answer := w.call(c.Agent).isolated().task(task) // isolation makes no second session of a resume
 		g2 := answer.ok()
-		if g2.New || !g2.Resumed || g2.Retry || g2.RunID != g1.RunID || g2.Gen != g1.Gen+1 || g2.Session.ID != g1.Session.ID {
+		if g2.New || !g2.Resumed || !g2.Waited || g2.Retry || g2.RunID != g1.RunID || g2.Gen != g1.Gen+1 || g2.Session.ID != g1.Session.ID {
 			w.Errorf("%s: the answer got %+v, want run %s of session %s", name, g2, g1.RunID, g1.Session.ID)
 		}
 		if g2.Session.ContextID != c.ContextID {
@@ -285,7 +285,7 @@ func resumeOpenTask(w *world) {
 	g1 := w.call("a").in("ctx-a").max(one).task("task-open").ok()
 	more := w.call("a").max(one).task("task-open")
 	g2 := more.ok()
-	if g2.RunID != g1.RunID || !g2.Resumed || g2.Gen != 2 {
+	if g2.RunID != g1.RunID || !g2.Resumed || g2.Waited || g2.Gen != 2 {
 		w.Errorf("the second message of an open task got %+v, want run %s", g2, g1.RunID)
 	}
 	w.live(1)

@@ -84,12 +84,21 @@ func renewNeverResurrects(w *world) {
 	w.live(1)
 }
 
-func renewNeedsGen(w *world) {
+// Two calls hold one run: as long as either renews it, it goes on.
+func renewTakesAnyGrant(w *world) {
 	c := w.call("a").isolated()
 	old := c.ok()
 	c.again().ok()
 	w.clock.advance(lease - tick)
 	w.renew(lease, old)
+	w.clock.advance(2 * tick)
+	w.look()
+	w.stands(old, "active", "active")
+
+	never := old
+	never.Gen = 3 // no grant had that
+	w.clock.advance(lease - 3*tick)
+	w.renew(lease, never)
 	w.clock.advance(2 * tick)
 	w.look()
 	w.stands(old, "failed/lost", "failed/lost")

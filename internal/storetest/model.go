@@ -112,7 +112,7 @@ func (m *Model) Renew(_ context.Context, runs []sessions.RunRef, lease time.Dura
 			continue
 		}
 		r := t.run(ref.Run)
-		if r == nil || r.State != lineage.Active || r.detached || r.gen != ref.Gen || r.lapsed(now) {
+		if r == nil || r.State != lineage.Active || r.detached || ref.Gen > r.gen || r.lapsed(now) {
 			continue
 		}
 		r.lease, r.length = now.Add(lease), lease

@@ -88,7 +88,7 @@ func (m *Model) admit(a *sessions.Admission) (sessions.Grant, error) {
 	s.Owner = a.Owner
 
 	g := sessions.Grant{
-		Session: s.Session, RunID: run.ID, Gen: run.gen, New: made, Retry: retry, Resumed: resumed,
+		Session: s.Session, RunID: run.ID, Gen: run.gen, New: made, Retry: retry, Resumed: resumed, Waited: waited,
 	}
 	if s.parent != nil {
 		g.ParentContextID = s.parent.ContextID

@@ -147,7 +147,7 @@ var cases = []testCase{
 	{"an unrenewed run is lost", true, leaseLapses},
 	{"a renewed run is not", true, leaseRenewed},
 	{"renew never resurrects", true, renewNeverResurrects},
-	{"renew needs the gen", true, renewNeedsGen},
+	{"renew takes any grant of the run", true, renewTakesAnyGrant},
 	{"a lapse frees the place for the call that finds it", true, lapseFreesPlace},
 	{"a lapsed run holds no place at its agent", true, lapseFreesAgent},
 	{"a lapsed run's retry is a new run", true, lapseThenRetry},

@@ -91,7 +91,7 @@ func granted(a *sessions.Admission, r *reply) (sessions.Grant, error) {
 	flags := r.text(8)
 	g := sessions.Grant{
 		Session: node, ParentContextID: r.text(5), RunID: r.text(6), Gen: int(r.number(7)),
-		New: strings.Contains(flags, "n"), Retry: strings.Contains(flags, "r"), Resumed: strings.Contains(flags, "g"),
+		New: strings.Contains(flags, "n"), Retry: strings.Contains(flags, "r"), Resumed: strings.Contains(flags, "g"), Waited: strings.Contains(flags, "w"),
 	}
 	if err := errors.Join(err, r.err); err != nil {
 		return sessions.Grant{}, fmt.Errorf("reading a grant: %w", err)

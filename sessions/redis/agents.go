@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	goredis "github.com/redis/go-redis/v9"
 
+	"github.com/a2a-sidecar/a2a-sidecar/lineage"
 	"github.com/a2a-sidecar/a2a-sidecar/sessions"
 )
 
@@ -18,47 +20,99 @@ import (
 // sidecar died lapses with its lease. Runs that were admitted without a cap
 // are not counted.
 
-// seat is the outcome of take.
+// seat is the outcome of take.lua.
 type seat struct {
 	count int  // places that count against the cap
 	added bool // a place was taken
+	err   error
 }
 
-// take takes a place for a, if there is one. The tree is asked in any case:
-// it may refuse for a reason that comes first, and a run that goes on needs no
-// new place.
+// full reports whether there was no place for a.
+func (t seat) full(a *sessions.Admission) bool {
+	return t.err == nil && !t.added && t.count >= a.Limits.MaxConcurrent
+}
+
+// capped reports whether op needs a place.
+func capped(op *sessions.Op) bool { return op.Admit != nil && op.Admit.Limits.MaxConcurrent > 0 }
+
+// seats takes places for the admissions of ops that need one, all in one
+// flight, and returns how many of ops may go on: all, or those before the first
+// (but never the very first) that found none, since one of them may give back a
+// place. Whoever has none goes on as the first of what is left.
 //
-// f goes with it.
-func (s *Store) take(ctx context.Context, f *flight, a *sessions.Admission) (seat, error) {
-	taken, err := s.tryTake(ctx, f, a, nil)
-	if err != nil || taken.added || taken.count < a.Limits.MaxConcurrent {
-		return taken, err
+// The tree is asked even if there is no place: it may refuse for a reason that
+// comes first, and a run that goes on needs no new place.
+func (b *batch) seats(ctx context.Context, ops []*sessions.Op) ([]seat, int) {
+	s := b.store
+	seats := make([]seat, len(ops))
+	if !slices.ContainsFunc(ops, capped) {
+		return seats, len(ops)
 	}
-	// Full: but a place held by an ancestor never blocks its own descendants.
+	f := s.flight()
+	b.load(ctx, f) // first of all, places that came free
+	calls := make([]*call, len(ops))
+	for i, op := range ops {
+		if capped(op) {
+			calls[i] = s.take(ctx, f, op.Admit, nil)
+		}
+	}
+	f.send(ctx)
+	n := len(ops)
+	for i, c := range calls {
+		if c == nil {
+			continue
+		}
+		a := ops[i].Admit
+		s.capped.add(a.Agent, "")
+		seats[i] = taken(a, c)
+		switch {
+		case i > n:
+			b.leave(&step{op: ops[i], seat: seats[i]}) // the one before counts without it
+		case !seats[i].full(a):
+		case i > 0:
+			n, b.full = i, true
+		default:
+			seats[i] = s.takeBelow(ctx, a, seats[i])
+		}
+	}
+	return seats[:n], n
+}
+
+// takeBelow takes a place at a full agent for a if ancestors of its session
+// hold some: these never block their own descendants.
+func (s *Store) takeBelow(ctx context.Context, a *sessions.Admission, none seat) seat {
 	above, err := s.above(ctx, a)
 	if err != nil || len(above) == 0 {
-		return taken, err
+		none.err = err
+		return none
 	}
-	return s.tryTake(ctx, s.flight(), a, above)
+	f := s.flight()
+	c := s.take(ctx, f, a, above)
+	f.send(ctx)
+	return taken(a, c)
 }
 
-func (s *Store) tryTake(ctx context.Context, f *flight, a *sessions.Admission, above []string) (seat, error) {
+// take adds a call of take.lua to f.
+func (s *Store) take(ctx context.Context, f *flight, a *sessions.Admission, above []string) *call {
 	args := []any{
 		s.clock(), millis(s.placesLife(a.Lease)), a.Limits.MaxConcurrent, pack(a.RunID, a.SessionID), a.Lease.Microseconds(),
 	}
 	for _, id := range above {
 		args = append(args, id)
 	}
-	c := f.call(ctx, takeScript, []string{s.keys.agent(a.Agent)}, args)
-	f.send(ctx)
+	return f.call(ctx, takeScript, []string{s.keys.agent(a.Agent)}, args)
+}
+
+// taken reads the outcome of take.
+func taken(a *sessions.Admission, c *call) seat {
 	out, err := c.Int64Slice()
 	if err != nil {
-		return seat{}, fault("taking a place at agent "+a.Agent, err)
+		return seat{err: fault("taking a place at agent "+a.Agent, err)}
 	}
 	if len(out) != 2 {
-		return seat{}, fmt.Errorf("taking a place at agent %s: %w", a.Agent, errDamaged)
+		return seat{err: fmt.Errorf("taking a place at agent %s: %w", a.Agent, errDamaged)}
 	}
-	return seat{count: int(out[0]), added: out[1] == 1}, nil
+	return seat{count: int(out[0]), added: out[1] == 1}
 }
 
 // above returns the sessions at a's agent on the path from the root down to
@@ -74,7 +128,7 @@ func (s *Store) above(ctx context.Context, a *sessions.Admission) ([]string, err
 	if err != nil {
 		return nil, fault(doing, err)
 	}
-	path := unpack(r.text(0))
+	path := values(r.text(0))
 	var ids []string
 	for path.more() {
 		if id, agent := path.str(), path.str(); agent == a.Agent {
@@ -85,6 +139,27 @@ func (s *Store) above(ctx context.Context, a *sessions.Admission) ([]string, err
 		return nil, fmt.Errorf("%s: %w", doing, err)
 	}
 	return ids, nil
+}
+
+// free gives back the place of a run that p ends, if its agent has been seen
+// with a cap, right after the tree is told: that the run is not open then is
+// certain, and that it had a place need not be. It returns nil if it is for the
+// tree to say.
+func (s *Store) free(ctx context.Context, f *flight, p *sessions.Progress) *goredis.IntCmd {
+	ended := p.State == lineage.Completed || p.State == lineage.Failed && p.Reason != lineage.ReasonLost
+	if !ended || p.Run == "" || p.Session == "" || !s.capped.has(p.Agent, "") {
+		return nil
+	}
+	return f.pipe.ZRem(ctx, s.keys.agent(p.Agent), pack(p.Run, p.Session))
+}
+
+// freed reports whether the flight of st has given back the place p.
+func (st *step) freed(p place) bool {
+	if st.left == nil || st.left.Err() != nil {
+		return false
+	}
+	of := st.op.Progress
+	return p.op == "-" && p.agent == of.Agent && p.run == of.Run && p.session == of.Session
 }
 
 // leave gives back the place of an admission that was not granted.

@@ -4,16 +4,18 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	goredis "github.com/redis/go-redis/v9"
 
+	"github.com/a2a-sidecar/a2a-sidecar/lineage"
 	"github.com/a2a-sidecar/a2a-sidecar/sessions"
 )
 
 // Apply carries out ops in one flight, and a second one when there is
 // something to write in other slots that could not be foreseen (a tree was
-// made, a reply told a context, a capped agent's place came free). A call at a
-// capped agent takes its place first, and so begins a flight of its own.
+// made, a reply told a context, a capped agent's place came free). Calls at
+// capped agents take their places first, all in a flight before the others.
 //
 // The error of an op whose outcome is not known wraps
 // [sessions.ErrUnavailable]; applying it again is safe.
@@ -22,9 +24,7 @@ func (s *Store) Apply(ctx context.Context, ops []*sessions.Op) {
 	defer cancel()
 	b := &batch{store: s}
 	for len(ops) > 0 {
-		n := segment(ops)
-		b.carryOut(ctx, ops[:n])
-		ops = ops[n:]
+		ops = ops[b.carryOut(ctx, ops[:b.segment(ops)]):]
 	}
 	b.finish(ctx)
 }
@@ -34,6 +34,7 @@ type batch struct {
 	store  *Store
 	owed   []write           // to other slots, for the next flight
 	unkept map[string]string // root → principal of trees whose ids need upkeep
+	full   bool              // an agent had no place left
 }
 
 // write is one command to another slot, owed by an op that has taken effect in
@@ -53,6 +54,7 @@ type step struct {
 	root  string
 	call  *call
 	seat  seat
+	left  *goredis.IntCmd // see free
 	early []early
 	used  []early // bindings that the tree relies on: key and value
 }
@@ -67,17 +69,20 @@ type early struct {
 
 // segment returns how many of ops go into one flight, so that the outcome is
 // as if they came one by one. An admission at a capped agent counts what all
-// before it left open there. An id that two trees name belongs to the first,
-// which is certain only when the first is done.
-func segment(ops []*sessions.Op) int {
+// before it left open there: it may take its place before they are done, unless
+// one of them takes a place without asking, as a run does that works again, or
+// places are so few that one must come free first (see seats). An id that two
+// trees name belongs to the first, which is certain only when the first is done.
+func (b *batch) segment(ops []*sessions.Op) int {
 	if len(ops) < 2 {
 		return len(ops)
 	}
-	first := map[sessions.BindingKey]string{}
+	first, resumed := map[sessions.BindingKey]string{}, false
 	for i, op := range ops {
-		if i > 0 && op.Admit != nil && op.Admit.Limits.MaxConcurrent > 0 {
+		if i > 0 && capped(op) && (b.full || resumed) {
 			return i
 		}
+		resumed = resumed || op.Progress != nil && op.Progress.State == lineage.Active
 		root, keys := names(op)
 		for _, key := range keys {
 			if before, ok := first[key]; ok && before != root {
@@ -116,29 +121,19 @@ func ids(agent, contextID, taskID string) (keys []sessions.BindingKey) {
 	return keys
 }
 
-// carryOut applies one segment.
-func (b *batch) carryOut(ctx context.Context, ops []*sessions.Op) {
+// carryOut applies one segment, or its beginning, and returns how many that are.
+func (b *batch) carryOut(ctx context.Context, ops []*sessions.Op) int {
 	s := b.store
-	var first seat
-	if a := ops[0].Admit; a != nil && a.Limits.MaxConcurrent > 0 {
-		f := s.flight()
-		b.load(ctx, f) // first of all, places that came free
-		first, ops[0].Err = s.take(ctx, f, a)
-		if ops[0].Err != nil {
-			ops = ops[1:]
-		}
-	}
-
+	seats, n := b.seats(ctx, ops)
 	f := s.flight()
 	b.load(ctx, f)
-	steps := make([]step, len(ops))
-	for i, op := range ops {
+	steps := make([]step, n)
+	for i, op := range ops[:n] {
 		st := &steps[i]
-		st.op = op
-		if i == 0 {
-			st.seat = first
-		}
+		st.op, st.seat = op, seats[i]
 		switch {
+		case st.seat.err != nil:
+			op.Err = st.seat.err
 		case op.Admit != nil:
 			st.root = op.Admit.Root
 			st.call = f.call(ctx, admitScript, s.keys.tree(st.root), s.admitArgs(op.Admit, st.seat.count))
@@ -146,6 +141,7 @@ func (b *batch) carryOut(ctx context.Context, ops []*sessions.Op) {
 		case op.Progress != nil:
 			st.root = op.Progress.Root
 			st.call = f.call(ctx, progressScript, s.keys.tree(st.root), s.progressArgs(op.Progress))
+			st.left = s.free(ctx, f, op.Progress)
 		default:
 			op.Err = errors.New("an operation is neither an admission nor progress")
 		}
@@ -158,6 +154,7 @@ func (b *batch) carryOut(ctx context.Context, ops []*sessions.Op) {
 		}
 	}
 	b.takeBack(steps)
+	return n
 }
 
 // settle reads the outcome of one op, and notes what it owes to other slots.
@@ -170,6 +167,7 @@ func (b *batch) settle(st *step) {
 		}
 		return
 	}
+	r.places = slices.DeleteFunc(r.places, st.freed)
 	b.move(st.op, r)
 	b.bind(st, r)
 	b.upkeep(st.op, st.root, r)

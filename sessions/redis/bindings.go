@@ -80,7 +80,7 @@ func binding(doing, raw string) (sessions.Binding, error) {
 }
 
 // abroad is the TTL of a tree's keys in other slots. They are prolonged four
-// times in a tree's retention (tree.lua, flush), so they outlive it.
+// times in a tree's retention (flush.lua), so they outlive it.
 func (s *Store) abroad() time.Duration { return s.retain + s.retain/4 }
 
 // bind makes the ids that a tree has learnt belong to it.
@@ -179,7 +179,7 @@ func (s *Store) prolong(ctx context.Context, root, principal string) error {
 const rememberedIDs = 16384
 
 // remembered is a bounded set of bindings, each a key and the root of its
-// tree. It is safe for concurrent use.
+// tree (or of other names, with an empty root). It is safe for concurrent use.
 type remembered struct{ cache *lru.Cache[string, string] }
 
 func newRemembered() (*remembered, error) {

@@ -13,14 +13,14 @@ import (
 // tag of a tree's root, A of an agent's name, I of another id (see tag). The
 // prefix, by default "a2a:", stands before each.
 //
-// Keys of a tree: one slot, nine keys however large the tree is. Written by
-// tree.lua alone. TTL: Retain after the tree's last change, give or take 1 %.
+// Keys of a tree: one slot, nine keys however large the tree is. Written by the
+// scripts over a tree alone. TTL: Retain after the tree's last change, give or
+// take 1 %.
 //
 //	key              type    fields or members
-//	t:{T}:meta       hash    principal, catchAll, main (session id), agents (packed);
-//	                         seq, token, sessions, live, depth, errors (counters);
-//	                         started, last (event), due (nothing lapses before),
-//	                         fresh, bound (last upkeep of TTLs here and elsewhere)
+//	t:{T}:meta       hash    n what never changes of the tree, v its counters and times,
+//	                         agents the names in it (each packed, see tree.lua); bound
+//	                         the last upkeep of TTLs elsewhere
 //	t:{T}:nodes      hash    n:<session> what never changes, v:<session> what does
 //	                         (packed, see tree.lua);
 //	                         r:<session>, u:<session> result and usage (JSON)
@@ -29,7 +29,7 @@ import (
 //	                         c + agent + id → session of a context; x + id → session that
 //	                         calls under a context; s + agent → its shared session;
 //	                         u + turn → sessions made in it. (agent = length ":" name)
-//	t:{T}:seen       hash    event id → seq
+//	t:{T}:seen       hash    id of an event that may be told again → seq; "" keeps the key
 //	t:{T}:log        stream  <seq>-1: id, at, type, session, branch, tokens, turn, trace, payload
 //	t:{T}:leases     zset    open run → end of its lease; "" → +inf keeps the key
 //	t:{T}:deadlines  zset    idle session → its deadline; "" → +inf keeps the key

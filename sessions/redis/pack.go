@@ -12,7 +12,8 @@ var errDamaged = errors.New("the record is damaged")
 
 // Records, and lists in keys and replies, are MessagePack: what the scripts
 // read and write fastest. This is the part of it that they use: strings of any
-// bytes, integers, booleans, and arrays of them.
+// bytes, integers, booleans, and arrays of them. A record is values one after
+// another, a list an array.
 
 // pack spells a list of up to 15 strings. One list has one spelling, so it may
 // be compared as bytes.
@@ -29,13 +30,18 @@ func pack(list ...string) string {
 	return string(b)
 }
 
-// packed reads one packed array from front to back. The first thing that is
-// not what was asked for is remembered in err, and what follows is zero.
+// packed reads packed values from front to back. The first thing that is not
+// what was asked for is remembered in err, and what follows is zero.
 type packed struct {
 	raw  string
-	left int // of the array
+	left int // of the array; -1: all there are
 	err  error
 }
+
+// values begins to read a record.
+func values(raw string) *packed { return &packed{raw: raw, left: -1} }
+
+// unpack begins to read a list.
 
 func unpack(raw string) *packed {
 	p := &packed{raw: raw, left: 1}
@@ -43,7 +49,7 @@ func unpack(raw string) *packed {
 	return p
 }
 
-func (p *packed) more() bool { return p.left > 0 && p.err == nil }
+func (p *packed) more() bool { return p.err == nil && (p.left > 0 || p.left < 0 && p.raw != "") }
 
 // take cuts n bytes off.
 func (p *packed) take(n uint64) string {
@@ -61,7 +67,9 @@ func (p *packed) head() byte {
 	if p.left == 0 {
 		p.err = errDamaged
 	}
-	p.left--
+	if p.left > 0 {
+		p.left--
+	}
 	if b := p.take(1); p.err == nil {
 		return b[0]
 	}

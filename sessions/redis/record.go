@@ -13,7 +13,7 @@ import (
 // session reads a session from its records in the nodes hash (tree.lua,
 // encodeNode and encodeState). at is its place in spawn order.
 func session(root, id, static, state, result, usage string) (s lineage.Session, at int64, err error) {
-	n := unpack(static)
+	n := values(static)
 	s = lineage.Session{ID: id, Tree: root}
 	s.Depth, s.Ordinal = int(n.num()), int(n.num())
 	s.CreatedAt = n.time()
@@ -24,7 +24,7 @@ func session(root, id, static, state, result, usage string) (s lineage.Session, 
 	s.Isolated, s.Inherit, s.Remote = n.flag(), lineage.Inherit(n.str()), n.flag()
 	s.Turn, s.ParentSource, s.TraceID = n.str(), lineage.ParentSource(n.str()), n.str()
 
-	v := unpack(state)
+	v := values(state)
 	v.skip(4) // open, out, children, live
 	s.EndedAt, s.Deadline = v.when(), v.when()
 	v.skip(1) // due
@@ -49,7 +49,7 @@ func session(root, id, static, state, result, usage string) (s lineage.Session, 
 // run reads a run (tree.lua, encodeRun), the session it is in and its place in the
 // order of opening.
 func run(id, raw string) (r lineage.Run, in string, at int64, err error) {
-	f := unpack(raw)
+	f := values(raw)
 	at = f.num()
 	r = lineage.Run{ID: id, StartedAt: f.time(), EndedAt: f.when()}
 	f.skip(2) // gen, length

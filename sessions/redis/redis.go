@@ -26,6 +26,7 @@ import (
 	"log/slog"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	goredis "github.com/redis/go-redis/v9"
@@ -67,6 +68,9 @@ type Store struct {
 
 	bound     *remembered // bindings seen written: not written with every call
 	unwritten *remembered // bindings that an outage may have kept from being written
+	capped    *remembered // agents seen with a cap
+
+	swept atomic.Int64 // how far down the list of trees the last sweep came
 }
 
 var _ sessions.Store = (*Store)(nil)
@@ -101,10 +105,14 @@ func Open(ctx context.Context, opts Options) (*Store, error) {
 	if s.unwritten, err = newRemembered(); err != nil {
 		return nil, err
 	}
+	if s.capped, err = newRemembered(); err != nil {
+		return nil, err
+	}
 	server.MaxRetries = -1 // an admission must not be carried out twice behind our back
 	server.DialerRetries = 1
 	server.DialTimeout, server.ReadTimeout, server.WriteTimeout = s.timeout, s.timeout, s.timeout
 	server.ContextTimeoutEnabled = true
+	server.Protocol = 2 // RESP3 looks for pushed messages before each reply, and nothing is pushed here
 	server.DisableIdentity = true
 	server.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
 	s.client = goredis.NewClient(server)

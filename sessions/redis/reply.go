@@ -2,7 +2,7 @@ package redis
 
 import "github.com/a2a-sidecar/a2a-sidecar/sessions"
 
-// reply is what every script over a tree returns (tree.lua, reply).
+// reply is what every script over a tree returns (flush.lua).
 type reply struct {
 	status    string
 	upkeep    string

@@ -14,12 +14,18 @@ import (
 var (
 	//go:embed lua/tree.lua
 	treeLua string
+	//go:embed lua/runs.lua
+	runsLua string
+	//go:embed lua/flush.lua
+	flushLua string
 	//go:embed lua/admit.lua
 	admitLua string
 	//go:embed lua/progress.lua
 	progressLua string
 	//go:embed lua/renew.lua
 	renewLua string
+	//go:embed lua/lapse.lua
+	lapseLua string
 	//go:embed lua/path.lua
 	pathLua string
 	//go:embed lua/take.lua
@@ -37,10 +43,11 @@ var (
 // The scripts. The first line makes the server refuse a script that touches
 // two slots of a cluster, and one that would run out of memory half-way.
 var (
-	admitScript    = newScript(treeLua, admitLua)
-	progressScript = newScript(treeLua, progressLua)
-	renewScript    = newScript(treeLua, renewLua)
-	pathScript     = newScript(treeLua, pathLua)
+	admitScript    = newScript(treeLua, runsLua, flushLua, admitLua)
+	progressScript = newScript(treeLua, runsLua, flushLua, progressLua)
+	renewScript    = newScript(treeLua, runsLua, flushLua, renewLua)
+	lapseScript    = newScript(treeLua, runsLua, flushLua, lapseLua)
+	pathScript     = newScript(treeLua, runsLua, flushLua, pathLua)
 	takeScript     = newScript(takeLua)
 	claimScript    = newScript(claimLua)
 	unclaimScript  = newScript(unclaimLua)
@@ -48,7 +55,7 @@ var (
 	boundScript    = newScript(boundLua)
 
 	scripts = []*script{
-		admitScript, progressScript, renewScript, pathScript, takeScript, claimScript, unclaimScript,
+		admitScript, progressScript, renewScript, lapseScript, pathScript, takeScript, claimScript, unclaimScript,
 		forgetScript, boundScript,
 	}
 )

@@ -121,38 +121,33 @@ func (s *Store) Tree(ctx context.Context, root string) (lineage.Tree, error) {
 
 // summaryFields are the fields of meta that make a summary, in the order in
 // which it reads them.
-var summaryFields = []string{"agents", "catchAll", "started", "last", "sessions", "live", "depth", "errors"}
+var summaryFields = []string{"n", "v", "agents"}
 
 func summary(root string, meta *goredis.SliceCmd) (lineage.Tree, error) {
 	doing := "reading tree " + root
-	values, err := meta.Result()
+	found, err := meta.Result()
 	if err != nil {
 		return lineage.Tree{}, fault(doing, err)
 	}
-	var texts [8]string
-	var numbers [8]int64
-	for i, v := range values {
+	var texts [3]string
+	for i, v := range found {
 		s, ok := v.(string)
 		if !ok {
 			return lineage.Tree{}, fault(doing, goredis.Nil)
 		}
 		texts[i] = s
-		if i >= 2 {
-			n, err := strconv.ParseInt(s, 10, 64)
-			if err != nil {
-				return lineage.Tree{}, fmt.Errorf("%s: %s: %w", doing, summaryFields[i], errDamaged)
-			}
-			numbers[i] = n
-		}
 	}
-	agents := unpack(texts[0])
-	t := lineage.Tree{
-		Root: root, Agents: agents.strings(), CatchAll: texts[1] == "1", State: lineage.TreeIdle,
-		StartedAt: fromMicros(numbers[2]), LastEventAt: fromMicros(numbers[3]), Sessions: int(numbers[4]),
-		Live: int(numbers[5]), Depth: int(numbers[6]), Errors: int(numbers[7]),
-	}
-	if agents.err != nil {
-		return lineage.Tree{}, fmt.Errorf("%s: %w", doing, agents.err)
+	n, v, agents := values(texts[0]), values(texts[1]), values(texts[2])
+	t := lineage.Tree{Root: root, State: lineage.TreeIdle, Agents: agents.strings()}
+	t.StartedAt = n.time()
+	n.str() // principal
+	t.CatchAll = n.str() == "1"
+	v.skip(1) // seq
+	t.LastEventAt = v.time()
+	v.skip(1) // token
+	t.Sessions, t.Live, t.Depth, t.Errors = int(v.num()), int(v.num()), int(v.num()), int(v.num())
+	if err := errors.Join(n.err, v.err, agents.err); err != nil {
+		return lineage.Tree{}, fmt.Errorf("%s: %w", doing, err)
 	}
 	slices.Sort(t.Agents)
 	if t.Live > 0 {

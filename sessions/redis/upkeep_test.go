@@ -3,6 +3,7 @@ package redis_test
 import (
 	"errors"
 	"fmt"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -10,6 +11,7 @@ import (
 	goredis "github.com/redis/go-redis/v9"
 
 	"github.com/a2a-sidecar/a2a-sidecar/internal/redistest"
+	"github.com/a2a-sidecar/a2a-sidecar/internal/storetest"
 	"github.com/a2a-sidecar/a2a-sidecar/lineage"
 	"github.com/a2a-sidecar/a2a-sidecar/sessions"
 	"github.com/a2a-sidecar/a2a-sidecar/sessions/redis"
@@ -236,6 +238,49 @@ func TestCrashedSidecar(t *testing.T) {
 	}
 }
 
+// TestSweep: what a dead sidecar held is settled though no call goes to its
+// trees any more, whichever sidecars sweep.
+func TestSweep(t *testing.T) {
+	t.Parallel()
+	srv := redistest.Start(t)
+	c := newClock()
+	dead, other := open(t, srv, redis.Options{Now: c.now}), open(t, srv, redis.Options{Now: c.now})
+	var held []string
+	for n := range 3 {
+		a := call(fmt.Sprintf("r%d", n), n)
+		a.Limits = lineage.Limits{MaxConcurrent: 9}
+		mustAdmit(t, dead, a)
+		held = append(held, a.SessionID)
+		c.advance(time.Millisecond)
+	}
+	sweep := func(want lineage.State) {
+		t.Helper()
+		var both sync.WaitGroup
+		for range 2 {
+			both.Go(func() {
+				if _, err := other.Sweep(t.Context()); err != nil {
+					t.Errorf("Sweep() = %v", err)
+				}
+			})
+		}
+		both.Wait()
+		for _, id := range held {
+			if s, err := other.Session(t.Context(), id); err != nil || s.State != want {
+				t.Errorf("Session(%s) after Sweep() = %s, %v, want %s", id, s.State, err, want)
+			}
+		}
+	}
+	sweep(lineage.Active)
+	c.advance(time.Hour)
+	sweep(lineage.Failed)
+	if n, err := srv.Client(t).ZCard(t.Context(), "a2a:a:{worker}:runs").Result(); err != nil || n != 0 {
+		t.Errorf("places held at the agent after Sweep() = %d, %v, want none", n, err)
+	}
+	if err := storetest.Consistent(t.Context(), other); err != nil {
+		t.Error(err)
+	}
+}
+
 // TestPlacesAtAgent follows the set of a capped agent through everything that
 // takes places and gives them back.
 func TestPlacesAtAgent(t *testing.T) {
@@ -293,4 +338,50 @@ func TestPlacesAtAgent(t *testing.T) {
 	done.Gen = 3
 	tell(t, s, done)
 	held("after the end", 1)
+}
+
+// TestPlacesOfABatch: admissions of one batch take their places together, and
+// still find what those before them have given back, and no more than that.
+func TestPlacesOfABatch(t *testing.T) {
+	t.Parallel()
+	srv := redistest.Start(t)
+	s, rdb := open(t, srv, redis.Options{}), srv.Client(t)
+	capped := func(root string, n, most int) *sessions.Admission {
+		a := call(root, n)
+		a.Limits.MaxConcurrent = most
+		return a
+	}
+	childless := capped("r", 6, 3)
+	childless.Limits.MaxChildren = 1
+	steps := []struct {
+		op      sessions.Op
+		refused lineage.Reason
+		count   int
+	}{
+		{op: sessions.Op{Admit: capped("r", 1, 2)}},
+		{op: sessions.Op{Admit: capped("q", 2, 2)}},
+		{op: sessions.Op{Progress: end(call("r", 1))}},
+		{op: sessions.Op{Admit: capped("r", 3, 2)}}, // in the place of the first
+		{op: sessions.Op{Admit: capped("r", 4, 2)}, refused: lineage.ConcurrencyLimit, count: 2},
+		{op: sessions.Op{Admit: capped("r", 5, 2)}, refused: lineage.ConcurrencyLimit, count: 2},
+		{op: sessions.Op{Admit: childless}, refused: lineage.ChildrenLimit, count: 1},
+		{op: sessions.Op{Admit: capped("q", 7, 3)}}, // the refused one has left its place
+	}
+	ops := make([]*sessions.Op, len(steps))
+	for i := range steps {
+		ops[i] = &steps[i].op
+	}
+	s.Apply(t.Context(), ops)
+	for i, step := range steps {
+		var over *lineage.Refusal
+		switch errors.As(ops[i].Err, &over); {
+		case step.refused == "" && ops[i].Err != nil:
+			t.Errorf("op %d: %v, want no error", i, ops[i].Err)
+		case step.refused != "" && (over == nil || over.Reason != step.refused || over.Count != step.count):
+			t.Errorf("op %d: %v, want %s with %d", i, ops[i].Err, step.refused, step.count)
+		}
+	}
+	if n, err := rdb.ZCard(t.Context(), "a2a:a:{worker}:runs").Result(); err != nil || n != 3 {
+		t.Errorf("places taken = %d, %v, want 3", n, err)
+	}
 }

@@ -249,7 +249,7 @@ func (b *batch) carryOut(p *plan) (sessions.Grant, error) {
 	s.Owner = a.Owner
 	b.touch(s)
 
-	g := sessions.Grant{Session: s.Session, RunID: r.ID, Gen: r.gen, New: made, Retry: p.retry, Resumed: p.resumed}
+	g := sessions.Grant{Session: s.Session, RunID: r.ID, Gen: r.gen, New: made, Retry: p.retry, Resumed: p.resumed, Waited: waited}
 	if p.parent != nil {
 		g.ParentContextID = p.parent.ContextID
 	}
@@ -307,7 +307,7 @@ func (b *batch) spawn(t *treeRow, s, parent *sessionRow, by origin, takeOver boo
 	if err := b.log(t, s, by, lineage.EventSpawned, "spawned/"+s.ID, payload); err != nil {
 		return err
 	}
-	return b.name(t, s, s.ContextID, takeOver)
+	return b.name(t, s, s.ContextID, takeOver, false)
 }
 
 // logCall logs what the call did in its session.
@@ -362,8 +362,5 @@ func (b *batch) keepIDs(p *plan, r *runRow) error {
 	if err := b.point(t, keyMessage, a.Agent, a.MessageID, to); err != nil || a.TaskID == "" {
 		return err
 	}
-	if err := b.point(t, keyTask, a.Agent, a.TaskID, to); err != nil {
-		return err
-	}
-	return b.bind(t, sessions.BindTask, a.Agent, a.TaskID)
+	return b.follow(t, lead{kind: keyTask, agent: a.Agent, id: a.TaskID, to: to, again: true, aside: a.TaskID != r.TaskID}, 0)
 }

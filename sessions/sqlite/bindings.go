@@ -13,14 +13,16 @@ import (
 	"github.com/a2a-sidecar/a2a-sidecar/sessions"
 )
 
-// bindFirst makes an id belong to a tree, unless it belongs to one that is
-// still there.
-const bindFirst = `INSERT INTO bindings (kind, agent, id, root, principal, tree, claimed) VALUES (?, ?, ?, ?, ?, ?, ?)
-	ON CONFLICT DO UPDATE SET root = excluded.root, principal = excluded.principal, tree = excluded.tree, claimed = excluded.claimed
+// claimFirst claims an id for a tree, unless it belongs to one that is still
+// there, or is claimed.
+const claimFirst = `INSERT INTO bindings (kind, id, agent, tree, session, run, caller, root, principal, claimed)
+	VALUES (?, ?, ?, 0, 0, 0, 0, ?, ?, ?)
+	ON CONFLICT DO UPDATE SET tree = 0, session = 0, run = 0, caller = 0,
+		root = excluded.root, principal = excluded.principal, claimed = excluded.claimed
 	WHERE bindings.tree IN (SELECT no FROM dropped)`
 
-const findBinding = `SELECT root, principal FROM bindings WHERE kind = ? AND agent = ? AND id = ?
-	AND tree NOT IN (SELECT no FROM dropped)`
+const findBinding = `SELECT ifnull(b.root, t.root), ifnull(b.principal, t.principal) FROM bindings b LEFT JOIN trees t ON t.no = b.tree
+	WHERE b.kind = ? AND b.id = ? AND b.agent = ? AND (b.claimed IS NOT NULL OR t.no IS NOT NULL)`
 
 func scanBinding(row scanner) (*sessions.Binding, error) {
 	var b sessions.Binding
@@ -31,7 +33,7 @@ func scanBinding(row scanner) (*sessions.Binding, error) {
 func (s *Store) Find(ctx context.Context, key sessions.BindingKey) (found sessions.Binding, err error) {
 	doing := fmt.Sprintf("finding %s %s of agent %s", key.Kind, key.ID, key.Agent)
 	err = s.look(ctx, doing, func(q querier) error {
-		b, err := scanBinding(q.QueryRowContext(ctx, findBinding, string(key.Kind), key.Agent, key.ID))
+		b, err := scanBinding(q.QueryRowContext(ctx, findBinding, bindingKind(key.Kind), key.ID, key.Agent))
 		if errors.Is(err, sql.ErrNoRows) {
 			return fmt.Errorf("%s: %w", doing, sessions.ErrNotFound)
 		}
@@ -45,11 +47,11 @@ func (s *Store) Find(ctx context.Context, key sessions.BindingKey) (found sessio
 func (s *Store) Claim(ctx context.Context, key sessions.BindingKey, mine sessions.Binding) (held sessions.Binding, err error) {
 	doing := fmt.Sprintf("claiming %s %s of agent %s", key.Kind, key.ID, key.Agent)
 	err = s.transact(ctx, doing, func(b *batch) error {
-		err := b.exec(bindFirst, string(key.Kind), key.Agent, key.ID, mine.Root, mine.Principal, 0, b.now.UnixNano())
+		err := b.exec(claimFirst, bindingKind(key.Kind), key.ID, key.Agent, mine.Root, mine.Principal, b.now.UnixNano())
 		if err != nil {
 			return err
 		}
-		holder, err := one(b, scanBinding, findBinding, string(key.Kind), key.Agent, key.ID)
+		holder, err := one(b, scanBinding, findBinding, bindingKind(key.Kind), key.ID, key.Agent)
 		if err == nil && holder == nil {
 			err = sql.ErrNoRows
 		}
@@ -70,16 +72,12 @@ func (s *Store) Unclaim(ctx context.Context, key sessions.BindingKey, mine sessi
 			return err
 		}
 		if t != nil {
-			kind := keyContext
-			if key.Kind == sessions.BindTask {
-				kind = keyTask
-			}
-			if k, err := b.lookUp(t, kind, key.Agent, key.ID); err != nil || k != nil {
+			if k, err := b.lookUp(t, bindingKind(key.Kind), key.Agent, key.ID); err != nil || k != nil {
 				return err
 			}
 		}
-		return b.exec(`DELETE FROM bindings WHERE kind = ? AND agent = ? AND id = ? AND root = ? AND principal = ?`,
-			string(key.Kind), key.Agent, key.ID, mine.Root, mine.Principal)
+		return b.exec(`DELETE FROM bindings WHERE kind = ? AND id = ? AND agent = ? AND claimed IS NOT NULL AND root = ? AND principal = ?`,
+			bindingKind(key.Kind), key.ID, key.Agent, mine.Root, mine.Principal)
 	})
 }
 
@@ -126,7 +124,7 @@ func (s *Store) Renew(ctx context.Context, runs []sessions.RunRef, lease time.Du
 			if err != nil {
 				return err
 			}
-			if r == nil || r.State != lineage.Active || r.detached || r.gen != ref.Gen || !r.lease.After(b.now) {
+			if r == nil || r.State != lineage.Active || r.detached || ref.Gen > r.gen || !r.lease.After(b.now) {
 				continue
 			}
 			s, err := b.session(t, r.session)

@@ -175,9 +175,9 @@ func (b *batch) writeTree(t *treeRow) error {
 	hour := t.LastEventAt.Unix() / 3600
 	if t.fresh {
 		t.hour = hour
-		return b.exec(`INSERT INTO trees (`+treeColumns+`) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
+		return b.exec(`INSERT INTO trees (`+treeColumns+`) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
 			t.no, t.Root, t.principal, t.CatchAll, t.StartedAt.UnixNano(), t.LastEventAt.UnixNano(), t.hour, int64(t.seq),
-			int64(t.token), t.Sessions, t.made, t.Live, t.Depth, t.Errors, strings.Join(t.Agents, agentSep), nullNanos(t.due))
+			int64(t.token), t.Sessions, t.made, t.Live, t.Depth, t.Errors, strings.Join(t.Agents, agentSep), nullNanos(t.due), t.shadowed)
 	}
 	if t.hour != hour {
 		t.hour = hour
@@ -186,9 +186,9 @@ func (b *batch) writeTree(t *treeRow) error {
 		}
 	}
 	return b.exec(`UPDATE trees SET last_event = ?, seq = ?, token = ?, sessions = ?, made = ?, live = ?, depth = ?, errors = ?,
-		agents = ?, due = ? WHERE no = ?`,
+		agents = ?, due = ?, shadowed = ? WHERE no = ?`,
 		t.LastEventAt.UnixNano(), int64(t.seq), int64(t.token), t.Sessions, t.made, t.Live, t.Depth, t.Errors,
-		strings.Join(t.Agents, agentSep), nullNanos(t.due), t.no)
+		strings.Join(t.Agents, agentSep), nullNanos(t.due), t.shadowed, t.no)
 }
 
 func (b *batch) writeSession(s *sessionRow) error {

@@ -45,3 +45,9 @@ func (s *Store) DropIdle(ctx context.Context) (int, error) {
 	n, _, err := s.dropIdle(ctx)
 	return n, err
 }
+
+// Hurried returns o for a store that moves its log all the time.
+func Hurried(o Options) Options {
+	o.pace = &pace{every: 8, rewind: 64, most: 128}
+	return o
+}

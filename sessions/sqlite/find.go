@@ -3,8 +3,6 @@ package sqlite
 import (
 	"database/sql"
 	"fmt"
-
-	"github.com/a2a-sidecar/a2a-sidecar/sessions"
 )
 
 // tree returns the tree of root, nil if there is none.
@@ -100,90 +98,4 @@ func (b *batch) rememberRun(r *runRow) {
 	at := runPlace{r.tree, r.session, r.n}
 	b.runs.put(at, r)
 	b.runIDs.put(treeID{r.tree, r.ID}, at)
-}
-
-// Kinds of key (see schema).
-const (
-	keyMessage = "m"
-	keyTask    = "t"
-	keyContext = "c"
-	keyCaller  = "o"
-	keyShared  = "s"
-)
-
-// key is what an id leads to: a session, and of a message or task a run of it.
-type key struct{ session, run int }
-
-// lookUp returns what an id leads to in t, nil if to nothing.
-func (b *batch) lookUp(t *treeRow, kind, agent, id string) (*key, error) {
-	k, err := one(b, func(row scanner) (*key, error) {
-		var k key
-		return &k, row.Scan(&k.session, &k.run)
-	}, `SELECT session, run FROM keys WHERE tree = ? AND kind = ? AND agent = ? AND id = ?`, t.no, kind, agent, id)
-	if err != nil {
-		return nil, fmt.Errorf("looking up %s %s of agent %s: %w", kind, id, agent, err)
-	}
-	return k, nil
-}
-
-// point makes an id lead to k, whatever it led to.
-func (b *batch) point(t *treeRow, kind, agent, id string, k key) error {
-	err := b.exec(`INSERT INTO keys (tree, kind, agent, id, session, run) VALUES (?, ?, ?, ?, ?, ?)
-		ON CONFLICT DO UPDATE SET session = excluded.session, run = excluded.run`, t.no, kind, agent, id, k.session, k.run)
-	if err != nil {
-		return fmt.Errorf("keeping %s %s of agent %s: %w", kind, id, agent, err)
-	}
-	return nil
-}
-
-// pointFirst makes an id lead to k unless it leads anywhere.
-func (b *batch) pointFirst(t *treeRow, kind, agent, id string, k key) error {
-	err := b.exec(`INSERT INTO keys (tree, kind, agent, id, session, run) VALUES (?, ?, ?, ?, ?, ?)
-		ON CONFLICT DO NOTHING`, t.no, kind, agent, id, k.session, k.run)
-	if err != nil {
-		return fmt.Errorf("keeping %s %s of agent %s: %w", kind, id, agent, err)
-	}
-	return nil
-}
-
-// bind makes an id of an agent belong to t unless it belongs to a tree that is there.
-func (b *batch) bind(t *treeRow, kind sessions.BindingKind, agent, id string) error {
-	err := b.exec(bindFirst, string(kind), agent, id, t.Root, t.principal, t.no, nil)
-	if err != nil {
-		return fmt.Errorf("binding %s %s of agent %s: %w", kind, id, agent, err)
-	}
-	return nil
-}
-
-// name makes s the session that a context id means: the first one stays,
-// unless takeOver is set and it has ended.
-func (b *batch) name(t *treeRow, s *sessionRow, contextID string, takeOver bool) error {
-	if contextID == "" {
-		return nil
-	}
-	for _, as := range [...]struct{ kind, agent string }{{keyContext, s.Agent}, {keyCaller, ""}} {
-		put := b.pointFirst
-		if takeOver {
-			ended, err := b.holderEnded(t, as.kind, as.agent, contextID)
-			if err != nil {
-				return err
-			}
-			if ended {
-				put = b.point
-			}
-		}
-		if err := put(t, as.kind, as.agent, contextID, key{session: s.n}); err != nil {
-			return err
-		}
-	}
-	return b.bind(t, sessions.BindContext, s.Agent, contextID)
-}
-
-func (b *batch) holderEnded(t *treeRow, kind, agent, id string) (bool, error) {
-	k, err := b.lookUp(t, kind, agent, id)
-	if err != nil || k == nil {
-		return false, err
-	}
-	holder, err := b.session(t, k.session)
-	return err == nil && holder.State.Terminal(), err
 }

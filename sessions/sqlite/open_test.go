@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -24,7 +25,13 @@ func TestReopen(t *testing.T) {
 	}
 	one := call("root")
 	one.Limits.MaxConcurrent = 1
-	g := admit(t, s, one)
+	held := admit(t, s, one)
+	left := call("root")
+	left.Agent, left.Limits.MaxConcurrent = "slow", 1
+	g := admit(t, s, left)
+	s.Apply(t.Context(), []*sessions.Op{{Progress: &sessions.Progress{
+		Root: "root", Session: g.Session.ID, Run: g.RunID, Agent: "slow", Detach: time.Hour,
+	}}})
 	secret, err := s.Secret(t.Context())
 	if err != nil {
 		t.Fatalf("Secret() = %v", err)
@@ -39,16 +46,23 @@ func TestReopen(t *testing.T) {
 	if got, err := s.Secret(t.Context()); err != nil || !cmp.Equal(got, secret) {
 		t.Errorf("Secret() after reopening = %x, %v, want %x", got, err, secret)
 	}
-	// What the writer counts in memory is as it was.
+	// A run that nobody held goes on; one that a call of the process before held
+	// is lost, and its place free, at once.
 	next := call("other")
-	next.Limits.MaxConcurrent = 1
+	next.Agent, next.Limits.MaxConcurrent = "slow", 1
 	op := &sessions.Op{Admit: next}
 	var refusal *lineage.Refusal
 	if s.Apply(t.Context(), []*sessions.Op{op}); !errors.As(op.Err, &refusal) || refusal.Reason != lineage.ConcurrencyLimit {
-		t.Errorf("Apply(second call) after reopening = %v, want %s", op.Err, lineage.ConcurrencyLimit)
+		t.Errorf("Apply(second call of slow) after reopening = %v, want %s", op.Err, lineage.ConcurrencyLimit)
 	}
-	end(t, s, g)
+	next = call("root")
+	next.Limits.MaxConcurrent = 1
 	admit(t, s, next)
+	for _, was := range readSessions(t, s, "root") {
+		if was.ID == held.Session.ID && (was.State != lineage.Failed || was.Reason != lineage.ReasonLost) {
+			t.Errorf("the session of the process before is %s %s, want failed lost", was.State, was.Reason)
+		}
+	}
 }
 
 // A process that dies leaves the file and its log as they are at that moment.

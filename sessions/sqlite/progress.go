@@ -82,7 +82,7 @@ func (b *batch) tell(t *treeRow, s *sessionRow, r *runRow, p *sessions.Progress)
 			return err
 		}
 		// An event that another run of the task has told tells nothing here.
-		untold = untold && !(t.seq > before && sessions.TellsTask(d.Type))
+		untold = untold && (t.seq == before || !sessions.TellsTask(d.Type))
 	}
 	if r == nil {
 		return nil
@@ -118,10 +118,7 @@ func (b *batch) learnTask(t *treeRow, s *sessionRow, r *runRow, taskID string) (
 	}
 	r.TaskID = taskID
 	b.touchRun(r)
-	if err := b.pointFirst(t, keyTask, s.Agent, taskID, key{r.session, r.n}); err != nil {
-		return false, err
-	}
-	return true, b.bind(t, sessions.BindTask, s.Agent, taskID)
+	return true, b.follow(t, lead{kind: keyTask, agent: s.Agent, id: taskID, to: key{r.session, r.n}}, 0)
 }
 
 func (b *batch) logTask(t *treeRow, s *sessionRow, r *runRow, by origin) error {
@@ -148,7 +145,7 @@ func (b *batch) learnContext(t *treeRow, s *sessionRow, contextID string, by ori
 		s.ContextID = contextID
 		b.touch(s)
 	}
-	if err := b.name(t, s, contextID, false); err != nil {
+	if err := b.name(t, s, contextID, false, alias); err != nil {
 		return err
 	}
 	payload, err := encode(sessions.BoundPayload{ContextID: contextID, Alias: alias})

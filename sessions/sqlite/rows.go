@@ -25,6 +25,8 @@ type (
 		token     lineage.Token // the next one
 		made      int           // sessions spawned, placeholders out
 		due       time.Time     // nothing lapses before; zero: nothing lapses at all
+		shadowed  bool          // keys has contexts and tasks of it, too
+		ids       idSet         // of the ids that keys and bindings may have for it
 	}
 	sessionRow struct {
 		lineage.Session
@@ -83,7 +85,7 @@ const agentSep = "\n"
 
 // Columns, in the order of the scans below.
 const (
-	treeColumns = `no, root, principal, catch_all, started, last_event, hour, seq, token, sessions, made, live, depth, errors, agents, due`
+	treeColumns = `no, root, principal, catch_all, started, last_event, hour, seq, token, sessions, made, live, depth, errors, agents, due, shadowed`
 
 	sessionColumns = `s.tree, s.n, s.id, s.parent, ifnull(p.id, ''), s.edge, s.kind, s.agent, s.context, s.state, s.reason, s.depth, s.branch,
 		s.ordinal, s.tokens, s.read, s.isolated, s.inherit, s.remote, s.turn, s.source, s.created, s.updated, s.ended, s.deadline,
@@ -98,12 +100,12 @@ const (
 type scanner interface{ Scan(dest ...any) error }
 
 func scanTree(row scanner) (*treeRow, error) {
-	t := &treeRow{}
+	t := &treeRow{ids: idSet{anything: true}}
 	var started, last int64
 	var due sql.NullInt64
 	var agents string
 	err := row.Scan(&t.no, &t.Root, &t.principal, &t.CatchAll, &started, &last, &t.hour, &t.seq, &t.token,
-		&t.Sessions, &t.made, &t.Live, &t.Depth, &t.Errors, &agents, &due)
+		&t.Sessions, &t.made, &t.Live, &t.Depth, &t.Errors, &agents, &due, &t.shadowed)
 	if err != nil {
 		return nil, err
 	}

@@ -32,11 +32,17 @@ const (
 //	          this one. due is the deadline while an idle session may run into it.
 //	runs      one row a run. lease is set while the run is active, and only then;
 //	          hold is how long it was given for.
-//	keys      what a call may find in its tree: kind m (message) and t (task) lead
-//	          to a run, c (context at an agent), o (context of a caller, at any
-//	          agent) and s (an agent's shared session) to a session.
-//	bindings  which tree an id of an agent belongs to, over all trees. tree is 0
-//	          for a claim, whose tree may not exist yet; claimed says since when.
+//	keys      what a call may find in its tree: kind m (message) leads to a run, s
+//	          (an agent's shared session) to a session. What bindings has no room
+//	          for is here too, and then the tree is marked as shadowed: t (task),
+//	          c (context at an agent), o (context of a caller, at any agent).
+//	bindings  which tree a context (c) or task (t) of an agent belongs to, over all
+//	          trees, and what it leads to there: a session and, of a task, a run; 0
+//	          where keys has that. caller is the session that the context means as
+//	          a caller's, at any agent, in one of the tree's rows of the context
+//	          and 0 in the others. tree is 0 for a claim, whose tree may not exist
+//	          yet; claimed says since when, root and principal for whom. A row is
+//	          removed by way of its session or run, or of keys.
 //	turns     how many sessions each turn has made.
 //	events    the logs. key is the tree's number << 32 | seq, which keeps each log
 //	          together and in order without an index. The session's id and branch
@@ -50,7 +56,7 @@ CREATE TABLE trees (
 	no INTEGER PRIMARY KEY, root TEXT NOT NULL UNIQUE, principal TEXT NOT NULL, catch_all INTEGER NOT NULL,
 	started INTEGER NOT NULL, last_event INTEGER NOT NULL, hour INTEGER NOT NULL, seq INTEGER NOT NULL,
 	token INTEGER NOT NULL, sessions INTEGER NOT NULL, made INTEGER NOT NULL, live INTEGER NOT NULL,
-	depth INTEGER NOT NULL, errors INTEGER NOT NULL, agents TEXT NOT NULL, due INTEGER
+	depth INTEGER NOT NULL, errors INTEGER NOT NULL, agents TEXT NOT NULL, due INTEGER, shadowed INTEGER NOT NULL
 );
 CREATE INDEX trees_started ON trees (started, root);
 CREATE INDEX trees_hour ON trees (hour);
@@ -87,9 +93,10 @@ CREATE TABLE keys (
 ) WITHOUT ROWID;
 
 CREATE TABLE bindings (
-	kind TEXT NOT NULL, agent TEXT NOT NULL, id TEXT NOT NULL,
-	root TEXT NOT NULL, principal TEXT NOT NULL, tree INTEGER NOT NULL, claimed INTEGER,
-	PRIMARY KEY (kind, agent, id)
+	kind TEXT NOT NULL, id TEXT NOT NULL, agent TEXT NOT NULL,
+	tree INTEGER NOT NULL, session INTEGER NOT NULL, run INTEGER NOT NULL, caller INTEGER NOT NULL,
+	root TEXT, principal TEXT, claimed INTEGER,
+	PRIMARY KEY (kind, id, agent)
 ) WITHOUT ROWID;
 CREATE INDEX bindings_claimed ON bindings (root, claimed) WHERE claimed IS NOT NULL;
 

@@ -5,6 +5,8 @@
 //	           │ looks things up (find.go)                 │ flush (change.go)
 //	           ▼                                           ▼
 //	         the one writing connection ───── one transaction per batch
+//	           ╎ from time to time (checkpoint.go)
+//	         the log's pages move into the file, on a connection of their own
 //	Reader ─▶ a pool of reading connections (WAL: they never wait for the writer)
 //
 // It knows the rules of admission and progress, and SQL. It knows nothing of
@@ -15,6 +17,7 @@
 package sqlite
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -44,6 +47,8 @@ type Options struct {
 	Now      func() time.Time // the clock; nil: time.Now
 	Logger   *slog.Logger     // nil: nothing is logged
 	ReadOnly bool             // to look at a file that another process may be writing to
+
+	pace *pace // nil: usualPace
 }
 
 // Store is a [sessions.Store] in one file. Make one with [Open].
@@ -54,7 +59,10 @@ type Store struct {
 
 	reads *sql.DB // nil for a store in memory
 	write *sql.DB // one connection; nil when read-only
+	moves *sql.DB // one connection, the checkpointer's; nil when read-only or in memory
 	held  *fileLock
+
+	checkpointer *checkpointer // nil with moves
 
 	turn   chan struct{} // holds one token: who has it may use writer
 	writer *writer       // nil when read-only
@@ -101,10 +109,12 @@ func (s *Store) open(ctx context.Context, opts Options) error {
 		if s.held, err = lockFile(ctx, opts.Path); err != nil {
 			return err
 		}
-		// Pages are written back seldom: the longer it takes, the more changes to
-		// a page are written back as one. The log is some 32 MB by then.
-		err = s.openWriter(ctx, file+pragmas("journal_mode(WAL)", "synchronous(NORMAL)", "wal_autocheckpoint(8000)", "journal_size_limit(67108864)"))
-		if err != nil {
+		// The checkpointer moves the log into the file, not the writer.
+		wal := file + pragmas("journal_mode(WAL)", "synchronous(NORMAL)", "wal_autocheckpoint(0)", "journal_size_limit(134217728)")
+		if err := s.openWriter(ctx, wal); err != nil {
+			return err
+		}
+		if err := s.openCheckpointer(ctx, wal, *cmp.Or(opts.pace, &usualPace)); err != nil {
 			return err
 		}
 	}
@@ -150,9 +160,45 @@ func (s *Store) openWriter(ctx context.Context, dsn string) error {
 	if err := migrate(ctx, conn); err != nil {
 		return errors.Join(err, conn.Close())
 	}
+	if err := forfeit(ctx, conn); err != nil {
+		return errors.Join(err, conn.Close())
+	}
 	if s.writer, err = newWriter(ctx, conn); err != nil {
 		return errors.Join(err, conn.Close())
 	}
+	return nil
+}
+
+// forfeit ends the leases that calls of an earlier process held. Only one
+// process writes to the file, so whoever held them is gone: there is nothing to
+// wait for, and the next look at their trees settles them as lost. A run that
+// nobody held (Progress.Detach) keeps its time.
+func forfeit(ctx context.Context, conn *sql.Conn) error {
+	for _, query := range [...]string{
+		`UPDATE trees SET due = 1 WHERE no IN (SELECT tree FROM runs WHERE lease IS NOT NULL AND NOT detached)`,
+		`UPDATE runs SET lease = 1 WHERE lease IS NOT NULL AND NOT detached`,
+	} {
+		if _, err := conn.ExecContext(ctx, query); err != nil {
+			return fmt.Errorf("ending the leases of an earlier process: %w", err)
+		}
+	}
+	return nil
+}
+
+func (s *Store) openCheckpointer(ctx context.Context, dsn string, pace pace) error {
+	var err error
+	if s.moves, err = sql.Open("sqlite", dsn); err != nil {
+		return err
+	}
+	s.moves.SetMaxOpenConns(1)
+	conn, err := s.moves.Conn(ctx)
+	if err != nil {
+		return err
+	}
+	s.checkpointer = &checkpointer{conn: conn, pace: pace, log: s.log, hold: func(ctx context.Context) (func(), error) {
+		return s.passTurn, s.takeTurn(ctx)
+	}}
+	s.checkpointer.begin(ctx)
 	return nil
 }
 
@@ -180,6 +226,12 @@ func (s *Store) Close() error {
 	var errs []error
 	if s.reads != nil {
 		errs = append(errs, s.reads.Close())
+	}
+	if s.checkpointer != nil {
+		errs = append(errs, s.checkpointer.end()) // before the turn is gone: it may be waiting for it
+	}
+	if s.moves != nil {
+		errs = append(errs, s.moves.Close())
 	}
 	if s.writer != nil {
 		<-s.turn // for good
@@ -262,7 +314,11 @@ func (s *Store) transact(ctx context.Context, doing string, do func(*batch) erro
 		return unavailable(doing, err)
 	}
 	defer s.passTurn()
-	return unavailable(doing, s.writer.transact(ctx, s.now(), do))
+	err := s.writer.transact(ctx, s.now(), do)
+	if s.checkpointer != nil && err == nil {
+		s.checkpointer.watch(ctx, s.writer.conn)
+	}
+	return unavailable(doing, err)
 }
 
 func (s *Store) takeTurn(ctx context.Context) error {

@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-
-	"github.com/a2a-sidecar/a2a-sidecar/sessions"
 )
 
 // sweepChunk is how many rows of a kind one transaction of a sweep touches, so
@@ -178,29 +176,38 @@ func (s *Store) clear(ctx context.Context) error {
 
 // clearChunk removes some rows of a tree, and its number with the last of them.
 func (b *batch) clearChunk(no int64) error {
-	// The tree's keys lead to its bindings, which have no index of their own.
-	if err := b.exec(`DELETE FROM bindings WHERE tree = ?1 AND (kind, agent, id) IN (
-			SELECT CASE kind WHEN '`+keyTask+`' THEN '`+string(sessions.BindTask)+`' ELSE '`+string(sessions.BindContext)+`' END, agent, id
-			FROM keys WHERE tree = ?1 ORDER BY kind, agent, id LIMIT ?2)`, no, sweepChunk); err != nil {
-		return err
-	}
-	left := int64(0)
-	for _, query := range [...]string{
-		`DELETE FROM keys WHERE tree = ?1 AND (kind, agent, id) IN (
-			SELECT kind, agent, id FROM keys WHERE tree = ?1 ORDER BY kind, agent, id LIMIT ?2)`,
-		`DELETE FROM events WHERE key IN (SELECT key FROM events WHERE key > ?1 << 32 AND key < (?1 + 1) << 32 LIMIT ?2)`,
-		`DELETE FROM runs WHERE tree = ?1 AND (session, n) IN (SELECT session, n FROM runs WHERE tree = ?1 LIMIT ?2)`,
-		`DELETE FROM sessions WHERE tree = ?1 AND n IN (SELECT n FROM sessions WHERE tree = ?1 LIMIT ?2)`,
-		`DELETE FROM turns WHERE tree = ?1 AND turn IN (SELECT turn FROM turns WHERE tree = ?1 LIMIT ?2)`,
+	for _, step := range [...][]string{
+		{ // Runs and sessions lead to bindings, which have no index of their own.
+			`DELETE FROM bindings WHERE tree = ?1 AND (kind, id, agent) IN (
+				SELECT '` + keyTask + `', r.task, s.agent
+				FROM (SELECT session, task FROM runs WHERE tree = ?1 ORDER BY session, n LIMIT ?2) r
+				JOIN sessions s ON s.tree = ?1 AND s.n = r.session)`,
+			`DELETE FROM runs WHERE tree = ?1 AND (session, n) IN (SELECT session, n FROM runs WHERE tree = ?1 ORDER BY session, n LIMIT ?2)`,
+		},
+		{
+			`DELETE FROM bindings WHERE tree = ?1 AND (kind, id, agent) IN (
+				SELECT '` + keyContext + `', context, agent FROM sessions WHERE tree = ?1 ORDER BY n LIMIT ?2)`,
+			`DELETE FROM sessions WHERE tree = ?1 AND n IN (SELECT n FROM sessions WHERE tree = ?1 ORDER BY n LIMIT ?2)`,
+		},
+		{ // So do the keys of what the tree had under ids of others.
+			`DELETE FROM bindings WHERE tree = ?1 AND (kind, id, agent) IN (
+				SELECT kind, id, agent FROM keys WHERE tree = ?1 ORDER BY kind, agent, id LIMIT ?2)`,
+			`DELETE FROM keys WHERE tree = ?1 AND (kind, agent, id) IN (
+				SELECT kind, agent, id FROM keys WHERE tree = ?1 ORDER BY kind, agent, id LIMIT ?2)`,
+		},
+		{`DELETE FROM events WHERE key IN (SELECT key FROM events WHERE key > ?1 << 32 AND key < (?1 + 1) << 32 LIMIT ?2)`},
+		{`DELETE FROM turns WHERE tree = ?1 AND turn IN (SELECT turn FROM turns WHERE tree = ?1 LIMIT ?2)`},
 	} {
-		n, err := b.change(query, no, sweepChunk)
-		if err != nil {
-			return err
+		left := int64(0)
+		for _, query := range step {
+			var err error
+			if left, err = b.change(query, no, sweepChunk); err != nil {
+				return err
+			}
 		}
-		left += n
-	}
-	if left > 0 {
-		return nil
+		if left > 0 {
+			return nil // the next step once this one is done
+		}
 	}
 	return b.exec(`DELETE FROM dropped WHERE no = ?`, no)
 }

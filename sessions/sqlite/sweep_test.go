@@ -74,7 +74,7 @@ func TestSweepDropsOldTrees(t *testing.T) {
 	})
 	for table, want := range map[string]int{
 		"trees": 2, "sessions": 4, "runs": 2, "bindings": 4, "turns": 2, "dropped": 0, "events": 7,
-		"keys": 10, // of each tree: the root's context twice, the session's twice, the message
+		"keys": 2, // of each tree: the message
 	} {
 		var got int
 		if err := db.QueryRowContext(t.Context(), "SELECT count(*) FROM "+table).Scan(&got); err != nil || got != want {

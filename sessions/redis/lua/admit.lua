@@ -8,14 +8,19 @@
 -- Returns after the six of reply
 --   refused: reason, limit, value, count, parent's label, parent's id
 --   ok: session, its two records, result, usage, parent's context, run, gen,
---       flags (n new, r retry, g goes on, t tree made), other sessions made
+--       flags (n new, r retry, g goes on, w had waited, t tree made), other sessions made
 --       (packed), lease till
 --   taken: the id for the new session is in use
 
-local a = arguments({'root', 'principal', 'catchAll', 'localAgent', 'callerContext', 'siblingOf', 'callerDepth',
-	'mainID', 'remoteID', 'agent', 'kind', 'isolated', 'inherit', 'ttl', 'turn', 'trace', 'source', 'resolve',
-	'context', 'session', 'run', 'message', 'task', 'maxChildren', 'maxFanOut', 'maxSessions', 'maxVisits',
-	'deepest', 'maxConcurrent', 'agentRuns', 'owner', 'lease', 'sent', 'crossed'})
+local a = {
+	root = ARGV[3], principal = ARGV[4], catchAll = ARGV[5], localAgent = ARGV[6], callerContext = ARGV[7],
+	siblingOf = ARGV[8], callerDepth = ARGV[9], mainID = ARGV[10], remoteID = ARGV[11], agent = ARGV[12],
+	kind = ARGV[13], isolated = ARGV[14], inherit = ARGV[15], ttl = ARGV[16], turn = ARGV[17], trace = ARGV[18],
+	source = ARGV[19], resolve = ARGV[20], context = ARGV[21], session = ARGV[22], run = ARGV[23],
+	message = ARGV[24], task = ARGV[25], maxChildren = ARGV[26], maxFanOut = ARGV[27], maxSessions = ARGV[28],
+	maxVisits = ARGV[29], deepest = ARGV[30], maxConcurrent = ARGV[31], agentRuns = ARGV[32], owner = ARGV[33],
+	lease = ARGV[34], sent = ARGV[35], crossed = ARGV[36]
+}
 local by = {turn = a.turn, trace = a.trace}
 
 if meta and meta.principal ~= a.principal then
@@ -28,17 +33,17 @@ end
 -- child makes a session that hangs nowhere yet.
 local function child(parent, sid, agent)
 	local s = {id = sid, new = true, agent = agent, state = 'active', reason = '', context = '', owner = '',
-		isolated = false, remote = false, waiting = {}, kept = '', tokens = '', read = '', path = {},
+		isolated = false, remote = false, waiting = {}, kept = '', tokens = '', read = '', path = '',
 		open = 0, out = 0, children = 0, live = 0, ended = false, deadline = false, due = false, counted = false}
 	if parent then
 		s.parent, s.edge, s.depth = parent.id, 'spawn', parent.depth + 1
 		s.ordinal = parent.children + 1
 		s.branch = parent.branch .. '.' .. agent .. '@' .. int(s.ordinal)
-		for i = 1, #parent.path do s.path[i] = parent.path[i] end
+		s.path = parent.path
 	else
 		s.parent, s.edge, s.depth, s.ordinal, s.branch = '', 'root', 0, 0, agent
 	end
-	s.path[#s.path + 1], s.path[#s.path + 2] = sid, agent
+	s.path = s.path .. pack(sid, agent)
 	return s
 end
 
@@ -54,11 +59,19 @@ else
 	main.remote = remote
 end
 
-local atTask, atMessage = field('t', a.agent, a.task), field('m', a.agent, a.message)
-local atContext, atSibling = field('c', a.agent, a.context), field('c', a.agent, a.siblingOf)
+local of = #a.agent .. ':' .. a.agent -- as field spells it
+local atTask, atMessage, atContext, atSibling = 't' .. of .. a.task, 'm' .. of .. a.message,
+	'c' .. of .. a.context, 'c' .. of .. a.siblingOf
 local atCaller, atShared, atTurn = 'x' .. a.callerContext, 's' .. a.agent, 'u' .. a.turn
 if not meta.new then
-	lookUp({atTask, atMessage, atContext, 'x' .. a.context, atSibling, atCaller, atShared, atTurn})
+	-- What most calls need at once; the rest is read when it is asked for.
+	local fields = {atMessage, atContext, 'x' .. a.context}
+	if a.task ~= '' then fields[#fields + 1] = atTask end
+	if a.turn ~= '' then fields[#fields + 1] = atTurn end
+	if a.siblingOf ~= '' then fields[#fields + 1] = atSibling end
+	if a.callerContext ~= '' and a.callerContext ~= a.root then fields[#fields + 1] = atCaller end
+	if a.resolve == 'agent' then fields[#fields + 1] = atShared end
+	lookUp(fields)
 end
 
 local rid, sid, retry
@@ -68,7 +81,7 @@ if not names then
 	retry = names and true
 end
 if names then
-	rid, sid = unpack(decode(names))
+	rid, sid = decode(names)
 elseif a.resolve == 'context' and a.context ~= '' then
 	sid = id(atContext)
 elseif a.resolve == 'agent' then
@@ -120,7 +133,7 @@ local function refusal()
 		if depth > deepest then return over('DEPTH_LIMIT', 'maxDepth', deepest, depth) end
 		local most = tonumber(a.maxVisits)
 		if most > 0 then
-			local path, visits = caller.path, 1
+			local path, visits = {decode(caller.path)}, 1
 			for i = 2, #path, 2 do
 				if path[i] == a.agent then visits = visits + 1 end
 			end
@@ -176,8 +189,8 @@ local function spawn(n, above)
 	sessions[n.id] = n
 	meta.sessions, meta.depth = meta.sessions + 1, math.max(meta.depth, n.depth)
 	local known = false
-	for _, agent in ipairs(meta.agents) do known = known or agent == n.agent end
-	if not known then meta.agents[#meta.agents + 1], meta.moreAgents = n.agent, true end
+	for _, agent in ipairs({decode(meta.agents)}) do known = known or agent == n.agent end
+	if not known then meta.agents, meta.moreAgents = meta.agents .. pack(n.agent), true end
 	n.created = append(n, by, 'spawned/' .. n.id, 'session.spawned', table.concat({
 		'{"parent":', quote(n.parent), ',"edge":"', n.edge, '","kind":', quote(n.kind), ',"agent":', quote(n.agent),
 		',"contextId":', quote(n.context), ',"depth":', int(n.depth), ',"ordinal":', int(n.ordinal),
@@ -206,7 +219,7 @@ if new then
 	spawn(s, caller)
 	nameContext(s, a.context, a.resolve ~= '')
 	if a.resolve == 'agent' then name(atShared, s.id) end
-	redis.call('ZADD', MADE, s.created, s.id)
+	redis.call('ZADD', MADE, int(s.created), s.id)
 	if a.turn ~= '' then name(atTurn, (id(atTurn) or 0) + 1) end
 end
 
@@ -228,7 +241,7 @@ if holds then lease(r, till) end
 
 if not (retry and holds) then
 	if a.crossed ~= '' then
-		append(s, by, 'crossed/' .. r.id, 'context.crossed', '{"run":' .. quote(r.id) .. ',"contextId":' .. quote(a.crossed) .. '}')
+		appendOnce(s, by, 'crossed/' .. r.id, 'context.crossed', '{"run":' .. quote(r.id) .. ',"contextId":' .. quote(a.crossed) .. '}')
 	end
 	if waited then resume(s, r, till, by) end
 	local eid = 'sent/' .. a.agent .. '/' .. a.message
@@ -246,10 +259,10 @@ if not (retry and holds) then
 	end
 end
 
-name(atMessage, pack({r.id, s.id}))
+name(atMessage, pack(r.id, s.id))
 if a.task ~= '' then
 	bind('task', a.agent, a.task, not id(atTask))
-	name(atTask, pack({r.id, s.id}))
+	name(atTask, pack(r.id, s.id))
 end
 local ttl = tonumber(a.ttl)
 if ttl > 0 then s.deadline = now + ttl end
@@ -258,6 +271,7 @@ s.owner, s.dirty = a.owner, true
 local kept = {false, false}
 if s.kept ~= '' then kept = redis.call('HMGET', NODES, 'r:' .. s.id, 'u:' .. s.id) end
 local parentContext = parent and parent.context or ''
-local flags = (new and 'n' or '') .. (retry and 'r' or '') .. (goesOn and 'g' or '') .. (treeMade and 't' or '')
-return reply('ok', s.id, encodeNode(s), encodeState(s), kept[1] or '', kept[2] or '', parentContext,
+local flags = (new and 'n' or '') .. (retry and 'r' or '') .. (goesOn and 'g' or '') .. (waited and 'w' or '') .. (treeMade and 't' or '')
+flushed = flush()
+return reply('ok', s.id, s.packedNode, s.packedState, kept[1] or '', kept[2] or '', parentContext,
 	r.id, r.gen, flags, pack(others), till)

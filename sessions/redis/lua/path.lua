@@ -4,14 +4,17 @@
 -- ARGV  1, 2 as in tree.lua; then the fields named below
 -- Returns after the six of reply the path, packed: id, agent …
 
-local a = arguments({'root', 'agent', 'callerContext', 'siblingOf', 'message', 'task'})
-if not meta then return reply('ok', pack({})) end
+local a = {
+	root = ARGV[3], agent = ARGV[4], callerContext = ARGV[5], siblingOf = ARGV[6], message = ARGV[7],
+	task = ARGV[8]
+}
+if not meta then return reply('ok', '') end
 
 -- As admit.lua finds its caller; one that it would have to make stands below
 -- the root session and holds nothing itself.
 local sid = meta.main
 local names = a.task ~= '' and id(field('t', a.agent, a.task)) or id(field('m', a.agent, a.message))
-local r = names and run(decode(names)[1])
+local r = names and run((decode(names)))
 if r and not terminal(r.state) then
 	sid = r.caller
 elseif a.siblingOf ~= '' then
@@ -21,4 +24,4 @@ elseif a.siblingOf ~= '' then
 elseif a.callerContext ~= '' and a.callerContext ~= a.root then
 	sid = id('x' .. a.callerContext) or sid
 end
-return reply('ok', pack(session(sid).path))
+return reply('ok', session(sid).path)

@@ -6,8 +6,10 @@
 --       raw JSON or empty.
 -- Returns the six of reply: ok, or missing with what is not there as seventh
 
-local a = arguments({'session', 'run', 'gen', 'agent', 'trace', 'task', 'context', 'state', 'reason',
-	'result', 'usage', 'detach'})
+local a = {
+	session = ARGV[3], run = ARGV[4], gen = ARGV[5], agent = ARGV[6], trace = ARGV[7], task = ARGV[8],
+	context = ARGV[9], state = ARGV[10], reason = ARGV[11], result = ARGV[12], usage = ARGV[13], detach = ARGV[14]
+}
 local events = 15 -- ARGV index of the first event
 
 if not meta then return reply('missing', 'tree') end
@@ -18,13 +20,14 @@ if a.run ~= '' then
 	if not r then return reply('missing', 'run') end
 elseif a.task ~= '' then
 	local named = id(field('t', a.agent, a.task))
-	r = named and run(decode(named)[1])
+	r = named and run((decode(named)))
 end
 sid = a.session
 if sid == '' then
 	if not r then return reply('missing', 'task') end
 	sid = r.session
 end
+if r then load({sid, r.caller}) end -- its end changes both
 local s = session(sid)
 if not s or r and r.session ~= sid then return reply('missing', 'session') end
 local by = {turn = r and r.turn or s.turn, trace = a.trace}
@@ -35,7 +38,7 @@ if r and a.task ~= '' then
 		r.task, r.dirty, dirty = a.task, true, true
 		untold = true
 		local f = field('t', s.agent, a.task)
-		if not id(f) then name(f, pack({r.id, s.id})) end
+		if not id(f) then name(f, pack(r.id, s.id)) end
 		bind('task', s.agent, a.task, true)
 	elseif r.task == a.task then
 		bind('task', s.agent, a.task, false)
@@ -58,10 +61,8 @@ end
 -- sessions.TellsTask
 local tells = {['task.status'] = true, ['task.artifact'] = true, ['message.received'] = true, ['task.bound'] = true}
 for i = events, #ARGV, 3 do
-	local before = meta.seq
-	append(s, by, ARGV[i], ARGV[i + 1], ARGV[i + 2])
 	-- An event that another run of the task has told tells nothing here.
-	if untold and meta.seq > before and tells[ARGV[i + 1]] then untold = false end
+	if appendOnce(s, by, ARGV[i], ARGV[i + 1], ARGV[i + 2]) and tells[ARGV[i + 1]] then untold = false end
 end
 if untold then
 	append(s, by, 'task/' .. r.id, 'task.bound', '{"run":' .. quote(r.id) .. ',"taskId":' .. quote(r.task) .. '}')

@@ -17,7 +17,7 @@ dirty = true -- whoever renews keeps the tree
 for i, rid in ipairs(wanted) do
 	local till = tonumber(leases[i] or nil)
 	local r = records[i] and decodeRun(records[i], {id = rid})
-	if r and till and till > now and not r.detached and r.gen == tonumber(ARGV[2 * i + 3]) then
+	if r and till and till > now and not r.detached and tonumber(ARGV[2 * i + 3]) <= r.gen then
 		lease(r, now + length)
 		if r.length ~= length then
 			r.length, r.dirty, runs[rid] = length, true, r
