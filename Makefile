@@ -20,7 +20,7 @@ ARGS     ?=
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-run: ## a whole world in one process: the demo, and its page
+run: ## a whole world in one process: the demo
 	go run ./cmd/sidecar demo $(ARGS)
 
 test: ## all tests, race detector on, over a real Redis (ARGS="-run X", PACKAGES=./proxy)

@@ -87,8 +87,11 @@ func (k *checker) enumerations(c *Config) {
 }
 
 func (k *checker) local(c *Config) {
-	if strings.TrimSpace(c.Local.Name) == "" {
+	switch name := c.Local.Name; {
+	case strings.TrimSpace(name) == "":
 		k.add("local.name", "", "is missing", "")
+	case !dnsLabel.MatchString(name): // it stands in branch labels, whose segments have no dots
+		k.require("local.name", name, "is not a DNS label", "lower-case letters, digits and -, at most 63")
 	}
 	if c.Local.URL != "" || c.Listen.Inbound != "" {
 		k.url("local.url", c.Local.URL)

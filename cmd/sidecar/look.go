@@ -95,9 +95,10 @@ func (s *source) openStore(ctx context.Context) (viewer, func(), error) {
 		}
 	}
 	log := slog.New(slog.NewTextHandler(s.env.stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
+	logLibraries(log)
 	store, err := openStore(ctx, url, storeOptions{log: log, readOnly: true})
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, &failure{error: err, code: exitFailed, hint: "is it there, and may it be read from here?"}
 	}
 	done := func() {
 		if err := store.Close(); err != nil {

@@ -14,7 +14,7 @@ import (
 
 const (
 	drainTime = 10 * time.Second // that calls under way get once the sidecar is told to stop
-	sweepTime = 10 * time.Minute // between looks for trees that have outlived retain
+	sweepTime = time.Minute      // between looks for what is overdue: trees past retain, runs that nobody holds
 )
 
 // errStopping is the cause of the end of calls that were still under way when

@@ -10,6 +10,8 @@ import (
 	"log/slog"
 	"os"
 	"runtime/debug"
+	"slices"
+	"strings"
 
 	goredis "github.com/redis/go-redis/v9"
 	"github.com/spf13/cobra"
@@ -90,11 +92,22 @@ func loadConfig(path string, lookup func(string) (string, bool), flags []config.
 // all the same, and the collector takes a third of the time of Go's default 100.
 const heapGrowth = 400
 
+// ofFlags reports whether all that is wrong with a configuration is wrong with
+// the command line.
+func ofFlags(err error) bool {
+	faults, ok := errors.AsType[config.Faults](err)
+	return ok && !slices.ContainsFunc(faults, func(f config.Fault) bool { return !strings.HasPrefix(f.File, "--") })
+}
+
 // serve runs a sidecar until ctx ends.
 func serve(ctx context.Context, e *env, file, addrFile string, flags []config.Flag) error {
 	cfg, err := loadConfig(file, e.lookupEnv, flags)
 	if err != nil {
-		return fmt.Errorf("reading the configuration: %w", err)
+		err = fmt.Errorf("reading the configuration: %w", err)
+		if ofFlags(err) {
+			return &failure{error: err, code: exitUsage, hint: "`sidecar serve --help` says how"}
+		}
+		return err
 	}
 	if e.getenv("GOGC") == "" {
 		debug.SetGCPercent(heapGrowth)

@@ -362,3 +362,27 @@ func TestTracesAreExported(t *testing.T) {
 		t.Error("a span holds the message")
 	}
 }
+
+// What is wrong with the command line alone is wrong usage; with a file, failure.
+func TestServeFaultsTellUsageFromFailure(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "sidecar.yml")
+	if err := os.WriteFile(file, []byte("log: {level: loud}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct {
+		args []string
+		want int
+	}{
+		{[]string{"--agent", "bad"}, exitUsage},
+		{[]string{"--agent", "w=ftp://x"}, exitUsage},
+		{[]string{"--local-name", "a.b c"}, exitUsage},
+		{[]string{"--config", file}, exitFailed},
+		{[]string{"--config", file, "--agent", "bad"}, exitFailed},
+	} {
+		var stderr bytes.Buffer
+		if got := run(t.Context(), append([]string{"serve"}, tt.args...), noEnv, nil, io.Discard, &stderr); got != tt.want {
+			t.Errorf("serve %v = %d, want %d: %s", tt.args, got, tt.want, &stderr)
+		}
+	}
+}
