@@ -109,31 +109,31 @@ func (s State) CanBecome(reason string, next State) bool {
 // Session is a node of a tree: one agent's context in it. Its JSON is the
 // session of the admin API.
 type Session struct {
-	ID           string          `json:"id"`             // the sidecar's id, a UUIDv7
-	Tree         string          `json:"tree"`           // root context id
-	Parent       string          `json:"parent"`         // session id; empty for the root
-	Edge         Edge            `json:"edge"`           //
-	Kind         Kind            `json:"kind"`           //
-	Agent        string          `json:"agent"`          // agent name as configured
-	ContextID    string          `json:"contextId"`      // the agent's id of this session; empty until learnt
-	State        State           `json:"state"`          //
-	Reason       string          `json:"reason"`         // beside failed
-	Depth        int             `json:"depth"`          // 0 for the root
-	Branch       string          `json:"branch"`         // label: path of agent@ordinal from the root
-	Ordinal      int             `json:"ordinal"`        // nth child of its parent, from 1; 0 for the root
-	Tokens       Tokens          `json:"tokens"`         // stamp of its events (see [Visible])
-	Read         Tokens          `json:"read"`           // tokens whose events it may read
-	Isolated     bool            `json:"isolated"`       // made for one call; ends with it
-	Inherit      Inherit         `json:"inherit"`        //
-	Remote       bool            `json:"remote"`         // stands for a session that another store holds
-	Turn         string          `json:"turn"` // the turn that made it
-	ParentSource ParentSource    `json:"parentSource"`   //
-	CreatedAt    time.Time       `json:"createdAt"`      //
-	UpdatedAt    time.Time       `json:"updatedAt"`      //
+	ID           string          `json:"id"`           // the sidecar's id, a UUIDv7
+	Tree         string          `json:"tree"`         // root context id
+	Parent       string          `json:"parent"`       // session id; empty for the root
+	Edge         Edge            `json:"edge"`         //
+	Kind         Kind            `json:"kind"`         //
+	Agent        string          `json:"agent"`        // agent name as configured
+	ContextID    string          `json:"contextId"`    // the agent's id of this session; empty until learnt
+	State        State           `json:"state"`        //
+	Reason       string          `json:"reason"`       // beside failed
+	Depth        int             `json:"depth"`        // 0 for the root
+	Branch       string          `json:"branch"`       // label: path of agent@ordinal from the root
+	Ordinal      int             `json:"ordinal"`      // nth child of its parent, from 1; 0 for the root
+	Tokens       Tokens          `json:"tokens"`       // stamp of its events (see [Visible])
+	Read         Tokens          `json:"read"`         // tokens whose events it may read
+	Isolated     bool            `json:"isolated"`     // made for one call; ends with it
+	Inherit      Inherit         `json:"inherit"`      //
+	Remote       bool            `json:"remote"`       // stands for a session that another store holds
+	Turn         string          `json:"turn"`         // the turn that made it
+	ParentSource ParentSource    `json:"parentSource"` //
+	CreatedAt    time.Time       `json:"createdAt"`    //
+	UpdatedAt    time.Time       `json:"updatedAt"`    //
 	EndedAt      *time.Time      `json:"endedAt"`
 	Deadline     *time.Time      `json:"deadline"` // end of its TTL; nil for none
 	Owner        string          `json:"owner"`    // sidecar that admitted its last run
-	Runs         []Run           `json:"runs"`               // oldest first
+	Runs         []Run           `json:"runs"`     // oldest first
 	Result       *Result         `json:"result"`
 	Usage        json.RawMessage `json:"usage"`
 	Metadata     json.RawMessage `json:"metadata"`
