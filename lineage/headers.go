@@ -5,8 +5,9 @@ import "strconv"
 // DefaultHeaderPrefix spells the lineage headers as kagent's agents read them.
 const DefaultHeaderPrefix = "x-kagent-"
 
-// Names of the sidecar's own headers. The first five stand on calls to agents
-// and on responses to callers.
+// Names of the sidecar's own headers, and of the one that names the user. Calls
+// to agents carry session, branch, depth and turn; answers to callers carry
+// session, context, root and branch.
 const (
 	HeaderSession   = "X-Sidecar-Session-Id"
 	HeaderContext   = "X-Sidecar-Context-Id"
