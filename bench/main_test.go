@@ -169,7 +169,7 @@ some settings
   sqlite              800      0.25  0.50 (0.40…0.60)    1.50    2.50  +1.00 (+0.50…+7.00)  +0.50 (-0.50…+2.00)            3.00  0.30 + 0.10  50 + 20
 
 medians over the rounds (least…most); latency at 500/s counts from when a call was due; a + is the store's server
-sqlite: 0.50 of the bare proxy's throughput (aim ≥ 0.80), 0.50 ms added p99 (aim ≤ 1 ms)
+sqlite: 0.50 of the bare proxy's throughput (aim ≥ 0.80), 0.50 ms added p99 (aim ≤ 1 ms), first event in 1.50 of its time
 a note
 `
 	if diff := cmp.Diff(want, trailing.ReplaceAllString(out.String(), "")); diff != "" {

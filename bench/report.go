@@ -41,6 +41,7 @@ type row struct {
 	P50Added added     `json:"addedP50Ms"`
 	P99Added added     `json:"addedP99Ms"`
 	FirstP50 spread    `json:"firstEventP50Ms"`
+	FirstBy  spread    `json:"firstEventToBare"`
 	CPU      []spread  `json:"cpuSecondsPer1k"` // of the proxy, and of its store's server
 	Resident []int64   `json:"residentBytes"`   // of the same, after the last round
 	Rounds   []reading `json:"rounds"`
@@ -108,7 +109,9 @@ func newRow(name string, rounds []map[string]*reading) row {
 	r.RPS, r.ToDirect, r.ToBare = mine(rps), ratio(nameDirect), ratio(nameBare)
 	r.P50, r.P50Added = mine(p50), extra(p50)
 	r.P99, r.P99Added = mine(p99), extra(p99)
-	r.FirstP50 = mine(func(at *reading) float64 { return at.FirstP50 })
+	first := func(at *reading) float64 { return at.FirstP50 }
+	r.FirstP50 = mine(first)
+	r.FirstBy = each(func(at map[string]*reading) float64 { return first(at[name]) / first(at[nameBare]) })
 	for i := range rounds[0][name].CPU {
 		r.CPU = append(r.CPU, mine(func(at *reading) float64 {
 			if i < len(at.CPU) {
@@ -148,8 +151,8 @@ func (r *result) writeTable(w io.Writer) error {
 	fmt.Fprintf(&out, "\nmedians over the rounds (least…most); latency at %d/s counts from when a call was due; a + is the store's server\n", r.Rate)
 	for _, row := range r.Rows {
 		if row.sidecar {
-			fmt.Fprintf(&out, "%s: %s of the bare proxy's throughput (aim ≥ %.2f), %s ms added p99 (aim ≤ %g ms)\n",
-				row.title, row.ToBare.text("%.2f"), aimThroughput, row.P99Added.Bare.text("%.2f"), aimAddedP99)
+			fmt.Fprintf(&out, "%s: %s of the bare proxy's throughput (aim ≥ %.2f), %s ms added p99 (aim ≤ %g ms), first event in %s of its time\n",
+				row.title, row.ToBare.text("%.2f"), aimThroughput, row.P99Added.Bare.text("%.2f"), aimAddedP99, row.FirstBy.text("%.2f"))
 		}
 	}
 	for _, n := range r.Notes {
