@@ -1,11 +1,13 @@
 package proxy_test
 
 import (
+	"bufio"
 	"bytes"
 	"compress/gzip"
 	"fmt"
 	"net"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 
@@ -30,6 +32,11 @@ func TestBadInput(t *testing.T) {
 		{name: "empty", body: "", code: parse, id: "null", what: "body is empty"},
 		{name: "white space", body: " \n", code: parse, id: "null", what: "body is empty"},
 		{name: "not JSON", body: "hello", code: parse, id: "null", what: "body is not JSON"},
+		{name: "not JSON, of a stream", body: "hello", headers: []string{"Accept", "text/event-stream"}, code: parse, id: "null", what: "body is not JSON", stream: true},
+		{name: "not JSON, of either", body: "hello", headers: []string{"Accept", "application/json, text/event-stream"}, code: parse, id: "null", what: "body is not JSON"},
+		{name: "not JSON, of 1.0", body: "hello", headers: []string{"A2A-Version", "1.0"}, code: parse, id: "null", what: "body is not JSON", data: true},
+		{name: "not JSON, of 0.3", body: "hello", headers: []string{"A2A-Version", "0.3"}, code: parse, id: "null", what: "body is not JSON"},
+		{name: "batch of 1.0 as a stream", body: "[]", headers: []string{"A2A-Version", "1.0", "Accept", "text/event-stream"}, code: invalid, id: "null", what: "body is a batch: batches are not part of A2A", stream: true, data: true},
 		{name: "cut short", body: `{"jsonrpc":"2.0","id":"a","method":"SendMessage","params":{"mess`, code: parse, id: `"a"`, what: "it ends early", data: true},
 		{name: "cut short, streaming", body: `{"jsonrpc":"2.0","id":12,"method":"SendStreamingMessage","params":{`, code: parse, id: `12`, what: "it ends early", stream: true, data: true},
 		{name: "cut short, 0.3", body: `{"jsonrpc":"2.0","id":12,"method":"message/stream","params":{`, code: parse, id: `12`, what: "it ends early", stream: true},
@@ -210,5 +217,57 @@ func TestTaskOfAnotherUser(t *testing.T) {
 			}
 			w.unchanged(t, before)
 		})
+	}
+}
+
+// Many clients read no answer before all of their body is sent: one that is too
+// large must not be cut off in the middle.
+func TestTooLargeIsHeardToTheEnd(t *testing.T) {
+	t.Parallel()
+	agent := newFake(t, says(message10))
+	w := newWorld(t, agentAt("worker", agent.URL))
+	conn, err := net.Dial("tcp", strings.TrimPrefix(w.URL, "http://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = conn.Close() }()
+	body := send10("m1", "") + strings.Repeat(" ", 3*maxBody)
+	if _, err := fmt.Fprintf(conn, "POST /agents/worker HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n", len(body)); err != nil {
+		t.Fatal(err)
+	}
+	// In pieces, so that an early close is noticed while there is more to send.
+	for piece := range slices.Chunk([]byte(body), 4<<10) {
+		if _, err := conn.Write(piece); err != nil {
+			t.Fatalf("sending the body: %v", err)
+		}
+	}
+	resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
+	if err != nil {
+		t.Fatalf("reading the answer: %v", err)
+	}
+	if err := resp.Body.Close(); err != nil || resp.StatusCode != http.StatusRequestEntityTooLarge {
+		t.Errorf("answer = %d, %v, want 413", resp.StatusCode, err)
+	}
+}
+
+// To know the id of another user's context is not to be told its tasks.
+func TestListOfAnotherUsersContext(t *testing.T) {
+	t.Parallel()
+	agent := newFake(t, says(message10))
+	w := newWorld(t, agentAt("worker", agent.URL))
+	w.post(t, send10("m1", `,"contextId":"hers"`), "x-user-id", "ann", "x-kagent-root-context-id", "top")
+	list := func(contextID, user string) answer {
+		return w.post(t, `{"jsonrpc":"2.0","id":1,"method":"ListTasks","params":{"contextId":"`+contextID+`"}}`, "x-user-id", user)
+	}
+	if got := list("hers", "bob"); !strings.Contains(got.body, "CONTEXT_FORBIDDEN") {
+		t.Errorf("bob's list of ann's context = %s, want CONTEXT_FORBIDDEN", got.body)
+	}
+	for _, ok := range []answer{list("hers", "ann"), list("nobodys", "bob")} {
+		if ok.body != message10 {
+			t.Errorf("list = %s, want the agent's answer", ok.body)
+		}
+	}
+	if got := len(agent.received()); got != 3 {
+		t.Errorf("agent got %d calls, want the message and two lists", got)
 	}
 }

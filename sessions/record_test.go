@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"log/slog"
 	"strings"
 	"testing"
@@ -312,6 +313,30 @@ func TestHungStoreHoldsNobodyUp(t *testing.T) {
 			}
 		}
 		release()
+	})
+}
+
+// A store that hangs in a look-up is known to be down from then on, too.
+func TestStoreThatHangsInALookUp(t *testing.T) {
+	t.Parallel()
+	inWorld(t, nil, func(t *testing.T, w *world) {
+		release := w.hang()
+		for i, want := range []time.Duration{sessions.DefaultTimeout, 0, 0} {
+			began := time.Now()
+			w.begin(message{context: fmt.Sprint("named-", i)})
+			if took := time.Since(began); took != want {
+				t.Errorf("call %d took %v, want %v", i, took, want)
+			}
+			if w.record.Unavailable() == nil {
+				t.Errorf("after call %d the store counts as available", i)
+			}
+		}
+		release()
+		time.Sleep(time.Second)
+		synctest.Wait()
+		if err := w.record.Unavailable(); err != nil {
+			t.Errorf("a store that answers again counts as unavailable: %v", err)
+		}
 	})
 }
 

@@ -425,3 +425,19 @@ func TestSyncComesAfterWhatWasPosted(t *testing.T) {
 		}
 	})
 }
+
+// While the store does not answer, what finds no room is given up and counted:
+// calls must go on.
+func TestFullWriterWithoutAStoreHoldsNobodyUp(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		b.script.set(func() { b.script.down = true })
+		b.tell("p0")
+		synctest.Wait()
+		b.tell(numbered(1, maxPending+3)...)
+		if _, lost := b.told(); len(lost) != 3 {
+			t.Errorf("%d given up, want 3", len(lost))
+		}
+	})
+}
