@@ -8,8 +8,9 @@ import (
 	"time"
 )
 
-// cacheLimit is how many rows of a kind a generation of the cache holds.
-const cacheLimit = 16384
+// cacheLimit is how many rows of a kind a generation of the cache holds: enough
+// for what is under way and a while after, few enough for a sidecar's memory.
+const cacheLimit = 2048
 
 // writer is the one connection that writes, and what it remembers of the file.
 // Nobody else writes to the file, so what it remembers is true.

@@ -110,7 +110,7 @@ func (s *Store) open(ctx context.Context, opts Options) error {
 			return err
 		}
 		// The checkpointer moves the log into the file, not the writer.
-		wal := file + pragmas("journal_mode(WAL)", "synchronous(NORMAL)", "wal_autocheckpoint(0)", "journal_size_limit(134217728)")
+		wal := file + pragmas("cache_size(-8192)", "journal_mode(WAL)", "synchronous(NORMAL)", "wal_autocheckpoint(0)", "journal_size_limit(134217728)")
 		if err := s.openWriter(ctx, wal); err != nil {
 			return err
 		}
@@ -144,7 +144,7 @@ func checkFile(path string, readOnly bool) error {
 
 // pragmas spells what every connection begins with.
 func pragmas(more ...string) string {
-	return url.Values{"_pragma": append([]string{"busy_timeout(1000)", "foreign_keys(0)", "cache_size(-16384)"}, more...)}.Encode()
+	return url.Values{"_pragma": append([]string{"busy_timeout(1000)", "foreign_keys(0)"}, more...)}.Encode()
 }
 
 func (s *Store) openWriter(ctx context.Context, dsn string) error {
