@@ -276,3 +276,15 @@ func TestAgentBreaksOff(t *testing.T) {
 		})
 	}
 }
+
+// An event too large to be read passes, and is no evidence of success.
+func TestStreamOfAnEventTooLargeToRead(t *testing.T) {
+	t.Parallel()
+	body := "data: " + strings.Replace(message10, "hello", strings.Repeat("x", 17<<20), 1) + "\n\n"
+	agent := newFake(t, streams(body))
+	w := newWorld(t, isolated("worker", agent.URL))
+	if got := w.post(t, stream10("m1", ""), "x-kagent-root-context-id", "top"); got.body != body {
+		t.Errorf("answer has %d bytes, want the agent's %d", len(got.body), len(body))
+	}
+	w.state(t, "top", lineage.Failed, "lost")
+}

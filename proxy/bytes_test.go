@@ -222,6 +222,11 @@ func TestSendsAreSentOnce(t *testing.T) {
 				e.Error.Message != "agent worker broke off before it answered; it may have acted on the call" {
 				t.Errorf("answer = %s", got.body)
 			}
+			for _, name := range []string{"x-sidecar-session-id", "x-sidecar-context-id", "x-sidecar-root-context-id", "x-sidecar-branch"} {
+				if got.header.Get(name) == "" {
+					t.Errorf("answer to a call that is recorded has no %s", name)
+				}
+			}
 			if got := w.do(t, http.MethodPut, "/agents/worker/files", "x", key, "k3"); got.status != http.StatusBadGateway || got.header.Get("Retry-After") != "" {
 				t.Errorf("other request = %d %v, want 502", got.status, got.header)
 			}

@@ -1,6 +1,10 @@
 package proxy_test
 
 import (
+	"bytes"
+	"context"
+	"errors"
+	"log/slog"
 	"net/http"
 	"strings"
 	"testing"
@@ -193,5 +197,34 @@ func TestRefusalWithoutAStore(t *testing.T) {
 		`{"@type":"type.googleapis.com/google.rpc.ErrorInfo","domain":"a2a-sidecar","metadata":{"agent":"worker"},"reason":"STORE_UNAVAILABLE"},` + retryInfo + `]}}`
 	if got := w.post(t, send10("m1", "")); got.body != want {
 		t.Errorf("answer = %s, want %s", got.body, want)
+	}
+}
+
+// damagedStore is a store that answers, and cannot do what it is asked.
+type damagedStore struct{ sessions.Store }
+
+func (damagedStore) Apply(_ context.Context, ops []*sessions.Op) {
+	for _, op := range ops {
+		op.Err = errors.New("the script broke")
+	}
+}
+
+// What goes wrong in an admission is told to whoever runs the sidecar, and not
+// to the caller.
+func TestFailedAdmissionIsLogged(t *testing.T) {
+	t.Parallel()
+	var log bytes.Buffer
+	agent := newFake(t, says(message10))
+	w := newWorldWith(t, func(o *sessions.Options, p *proxy.Options) {
+		o.Store = damagedStore{o.Store}
+		p.Logger = slog.New(slog.NewTextHandler(&log, nil))
+	}, agentAt("worker", agent.URL))
+	got := w.post(t, send10("m1", ""))
+	if e := readError(t, got, false); e.Error.Code != -32052 || strings.Contains(got.body, "script") {
+		t.Errorf("answer = %s, want -32052 and nothing of the cause", got.body)
+	}
+	w.close()
+	if !strings.Contains(log.String(), "admission failed") || !strings.Contains(log.String(), "the script broke") {
+		t.Errorf("log = %s, want the cause", &log)
 	}
 }

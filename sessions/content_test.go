@@ -304,3 +304,23 @@ func TestSummaryIsBounded(t *testing.T) {
 		}
 	})
 }
+
+// Whatever an agent names may hold what must not be kept: ids, too.
+func TestRedactionOfArtifactIDs(t *testing.T) {
+	t.Parallel()
+	inWorld(t, func(o *sessions.Options) { o.Content = redacting(sessions.KeepText, "sk-live-[0-9]+") }, func(t *testing.T, w *world) {
+		run := w.begin(message{root: "root"})
+		w.say(run, `{"task":{"id":"t1","artifacts":[{"artifactId":"sk-live-12345","parts":[{"text":"x"}]}],"status":{"state":"TASK_STATE_COMPLETED"}}}`)
+		w.end(run, sessions.Answered)
+		kept, err := json.Marshal(struct {
+			S lineage.Session
+			E []lineage.Event
+		}{w.session(run), w.events("root")})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if strings.Contains(string(kept), "sk-live") {
+			t.Errorf("the record holds the secret: %s", kept)
+		}
+	})
+}

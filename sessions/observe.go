@@ -138,6 +138,9 @@ func (r *Run) noteStatus(u wire.Update) {
 	if u.State == wire.TaskUnknown {
 		return
 	}
+	if u.State.Terminal() {
+		r.noteArtifacts() // what a task made was there before it ended
+	}
 	// The same status, seen in two streams or in a stream and a task, is one event.
 	h := sha256.New()
 	h.Write([]byte(u.Timestamp))

@@ -272,3 +272,32 @@ func TestLogTellsEveryTask(t *testing.T) {
 		})
 	}
 }
+
+// An artifact too large to keep in memory while others gather is told of at once.
+func TestLargeChunksDoNotGather(t *testing.T) {
+	t.Parallel()
+	inWorld(t, nil, func(t *testing.T, w *world) {
+		run := w.begin(message{root: "root"})
+		for _, id := range []string{"a", "b"} {
+			w.say(run, `{"artifactUpdate":{"taskId":"t1","artifact":{"artifactId":"`+id+`","parts":[{"text":"`+strings.Repeat("x", 2<<20)+`"}]}}}`)
+		}
+		run.Flush()
+		w.settle()
+		if got := len(w.events("root", lineage.EventArtifact)); got != 2 {
+			t.Errorf("%d task.artifact events while the stream goes on, want 2", got)
+		}
+		w.end(run, sessions.Unread)
+	})
+}
+
+// A log reads in the order of what happened: what a task made, then its end.
+func TestArtifactsComeBeforeTheEnd(t *testing.T) {
+	t.Parallel()
+	inWorld(t, nil, func(t *testing.T, w *world) {
+		run := w.begin(message{root: "root"})
+		w.say(run, `{"task":{"id":"t1","artifacts":[{"artifactId":"a","parts":[{"text":"x"}]}],"status":{"state":"TASK_STATE_COMPLETED"}}}`)
+		w.end(run, sessions.Answered)
+		same(t, "events", types(w.events("root", lineage.EventArtifact, lineage.EventStatus, lineage.EventCompleted, lineage.EventRunEnded)),
+			[]string{lineage.EventArtifact, lineage.EventStatus, lineage.EventRunEnded})
+	})
+}
