@@ -27,6 +27,7 @@ var floors = map[string]int{
 	"sessions": 1, "adminapi": 1,
 
 	"lineage": 0, "contextid": 0, "config": 0, "internal/wire": 0, "internal/sse": 0,
+	"internal/grpcframe": 0, "internal/cardsig": 0,
 }
 
 // helpers are test help: only tests, bench and each other import them.

@@ -191,7 +191,7 @@ func (p *Proxy) send(ctx context.Context, w http.ResponseWriter, x *exchange, s 
 	}
 	x.run = run
 	if id, edit := run.ContextID(); edit {
-		x.body = x.request.WithContextID(id)
+		x.body = x.request.Edited(wire.Edit{Context: &id})
 	}
 	p.tel.admitted(ctx, x)
 	// Not every way out of the ReverseProxy passes its hooks (a panic of the

@@ -32,14 +32,10 @@ type gathered struct {
 
 // sent is the payload of message.sent, but for what only the store knows.
 func (r *Record) sent(req *wire.Request) json.RawMessage {
-	var m struct {
-		Parts json.RawMessage `json:"parts"`
-	}
-	_ = json.Unmarshal(req.Message, &m) // Read has found it to be an object; no parts: none kept
 	return r.payload(struct {
 		Method string `json:"method"`
 		kept
-	}{req.Method, r.opts.Content.parts(m.Parts)})
+	}{req.Method, r.opts.Content.parts(req.Parts)})
 }
 
 // payload encodes what is known to be encodable.

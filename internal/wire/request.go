@@ -9,45 +9,75 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// Request is a JSON-RPC request of A2A, read but not decoded. It is made by
-// Read, refers to the body it was read from, and is not changed afterwards:
-// its methods may be called concurrently.
+// Request is a request of A2A in any binding, read but not decoded. It is made
+// by Read, ReadREST or ReadProto, refers to the body it was read from, and is
+// not changed afterwards: its methods may be called concurrently.
 type Request struct {
 	// ID is the JSON-RPC id as raw JSON: a string, a number, or null. It is nil
 	// if absent, which makes the request a notification. It aliases the body.
+	// Other bindings have none.
 	ID []byte
-	// Method is the method as sent, decoded.
+	// Method is the method as sent, decoded: of JSON-RPC, its method; of gRPC,
+	// the full method (/lf.a2a.v1.A2AService/SendMessage); of HTTP+JSON, the
+	// verb and the path as the specification has it (POST /message:send).
 	Method  string
+	Binding Binding
 	Version Version
 	Op      Op
 
 	// MessageID is message.messageId: never empty for a send, empty otherwise.
 	MessageID string
-	// ContextID is message.contextId for sends and params.contextId for OpList.
-	// An empty string and null are absent ids, on the wire too (A2A §3.4.1).
+	// ContextID is message.contextId for sends and the contextId that OpList
+	// asks for. An empty string and null are absent ids, on the wire too (A2A
+	// §3.4.1).
 	ContextID string
-	// TaskID is message.taskId for sends, else the task that the params name:
-	// id for get, cancel and subscribe; id (0.3) or taskId (1.0, and 0.3's set)
-	// for the push operations. Empty if absent.
+	// TaskID is message.taskId for sends, else the task that the call names.
+	// Empty if absent.
 	TaskID string
 	// SenderSession is message.metadata.adk_session_id where it is a string:
 	// ADK JS puts the coordinator's own session there. It is a hint that has
 	// been through no CheckID.
 	SenderSession string
-	// NonBlocking reports that the caller does not wait for the task to end:
-	// configuration.blocking false (0.3), returnImmediately true (1.0).
-	NonBlocking bool
-	// Message is the raw JSON of params.message for sends, nil otherwise. It
-	// aliases the body.
-	Message []byte
+	// Parts is a raw JSON array for ReadParts: the parts of a send's message.
+	// Nil if there are none. It may alias the body.
+	Parts []byte
+	// Push is the push configuration that a send or OpPushSet carries; nil if
+	// none.
+	Push *Push
 
-	body []byte
-	// into is the object that contextId is a member of: params.message for
-	// sends, params for OpList; not found where there is none.
-	into span
-	// context is the contextId member, under whichever of its names.
-	context member
+	body editor
 }
+
+// Push is what a record keeps of a push notification configuration. The token
+// and the credentials are left where they are.
+type Push struct {
+	ID        string // of the configuration; empty if the agent is to choose
+	URL       string // where notifications go; empty if none is given
+	HasToken  bool
+	HasScheme bool // notifications are to carry an Authorization
+}
+
+// Edit says what of a request is to change. Its zero value changes nothing.
+type Edit struct {
+	// Context, if not nil, is the context that the message is to name, "" for
+	// none.
+	Context *string
+	// PushURL, if not empty, is where push notifications are to go instead. It
+	// is left out of account for a request that carries no push URL.
+	PushURL string
+}
+
+// editor is a body that can be spliced.
+type editor interface{ edited(Edit) []byte }
+
+// Edited returns the body with the edits made, and not a byte else changed. If
+// nothing needs to change, that is the body itself: the same slice. Requests
+// with no place for a context, such as OpGet, are left alone.
+//
+// Of an HTTP+JSON request the body is meant, which may be empty; of a gRPC one
+// the message without its frame. An id must pass CheckID; invalid UTF-8 in it
+// or in a URL is replaced.
+func (r *Request) Edited(e Edit) []byte { return r.body.edited(e) }
 
 // Read reads the body of a JSON-RPC request. It refuses every body that two
 // peers could read differently, and every send without a messageId, which both
@@ -109,7 +139,8 @@ func (m *members) request(body []byte) (r *Request, fault string) {
 	if !ok {
 		return nil, "method is not a string"
 	}
-	r = &Request{ID: id, Method: how.name, Version: how.version, Op: how.op, body: body}
+	j := &jsonBody{src: body}
+	r = &Request{ID: id, Method: how.name, Version: how.version, Op: how.op, body: j}
 	if r.Op == OpOther {
 		return r, ""
 	}
@@ -120,57 +151,59 @@ func (m *members) request(body []byte) (r *Request, fault string) {
 		return nil, "params is not an object"
 	}
 	if r.Op.Sends() {
-		return r, m.send(r)
+		return r, m.send(r, j)
 	}
-	return r, m.task(r)
+	return r, m.task(r, j)
 }
 
 // send fills in what a message says.
-func (m *members) send(r *Request) (fault string) {
-	r.Message = m.raw(r.body, fieldMessage)
+func (m *members) send(r *Request, j *jsonBody) (fault string) {
+	message := m.raw(j.src, fieldMessage)
 	switch {
-	case r.Message == nil:
+	case message == nil:
 		return "params.message is missing"
-	case r.Message[0] != '{':
+	case message[0] != '{':
 		return "params.message is not an object"
 	}
-	if r.MessageID, fault = m.id(r.body, fieldMessageID, "params.message.messageId"); fault != "" {
+	if r.MessageID, fault = m.id(j.src, fieldMessageID, "params.message.messageId"); fault != "" {
 		return fault
 	}
 	if r.MessageID == "" {
 		return "params.message.messageId is missing"
 	}
-	if r.ContextID, fault = m.id(r.body, fieldMessageContext, "params.message.contextId"); fault != "" {
+	if r.ContextID, fault = m.id(j.src, fieldMessageContext, "params.message.contextId"); fault != "" {
 		return fault
 	}
-	if r.TaskID, fault = m.id(r.body, fieldMessageTask, "params.message.taskId"); fault != "" {
+	if r.TaskID, fault = m.id(j.src, fieldMessageTask, "params.message.taskId"); fault != "" {
 		return fault
 	}
-	r.into, r.context = m.at[fieldMessage].value, m.at[fieldMessageContext]
-	r.SenderSession, _ = unquote(m.raw(r.body, fieldADKSession))
-	r.NonBlocking = m.is(r.body, fieldBlocking, "false") || m.is(r.body, fieldReturnImmediately, "true")
+	j.into, j.context = m.at[fieldMessage].value, m.at[fieldMessageContext]
+	if parts := m.raw(j.src, fieldMessageParts); len(parts) > 0 && parts[0] == '[' {
+		r.Parts = parts
+	}
+	r.SenderSession, _ = unquote(m.raw(j.src, fieldADKSession))
 	return ""
 }
 
 // task fills in what the params of the other operations name.
-func (m *members) task(r *Request) (fault string) {
+func (m *members) task(r *Request, j *jsonBody) (fault string) {
 	switch r.Op {
 	case OpGet, OpCancel, OpSubscribe:
-		r.TaskID, fault = m.id(r.body, fieldParamsID, "params.id")
+		r.TaskID, fault = m.id(j.src, fieldParamsID, "params.id")
 	case OpPushGet, OpPushList, OpPushDelete:
 		// In 1.0, id is the push configuration's.
 		if r.Version == V03 {
-			r.TaskID, fault = m.id(r.body, fieldParamsID, "params.id")
+			r.TaskID, fault = m.id(j.src, fieldParamsID, "params.id")
 			break
 		}
 		fallthrough
 	case OpPushSet:
-		r.TaskID, fault = m.id(r.body, fieldParamsTask, "params.taskId")
+		r.TaskID, fault = m.id(j.src, fieldParamsTask, "params.taskId")
 	case OpList:
-		if m.at[fieldParams].value.found() && r.body[m.at[fieldParams].value.start] == '{' {
-			r.into, r.context = m.at[fieldParams].value, m.at[fieldParamsContext]
+		if m.at[fieldParams].value.found() && j.src[m.at[fieldParams].value.start] == '{' {
+			j.into, j.context = m.at[fieldParams].value, m.at[fieldParamsContext]
 		}
-		r.ContextID, fault = m.id(r.body, fieldParamsContext, "params.contextId")
+		r.ContextID, fault = m.id(j.src, fieldParamsContext, "params.contextId")
 	default: // OpCard names neither
 	}
 	return fault
@@ -178,11 +211,6 @@ func (m *members) task(r *Request) (fault string) {
 
 // raw returns the value of f, nil if it is absent.
 func (m *members) raw(body []byte, f field) []byte { return m.at[f].value.of(body) }
-
-// is reports whether the value of f is the literal.
-func (m *members) is(body []byte, f field, literal string) bool {
-	return string(m.raw(body, f)) == literal
-}
 
 // id returns the id that f holds, "" if it is absent, null or empty.
 func (m *members) id(body []byte, f field, name string) (id, fault string) {

@@ -25,11 +25,9 @@ const (
 	fieldMessageContext
 	fieldMessageTask
 	fieldMessageMetadata
+	fieldMessageParts
 
 	fieldADKSession // params.message.metadata.adk_session_id
-
-	fieldBlocking // params.configuration.blocking
-	fieldReturnImmediately
 
 	fieldCount
 )
@@ -63,7 +61,7 @@ var paramsShape = shape{place: "params", keys: []key{
 	{name: "id", field: fieldParamsID},
 	{name: "taskId", alias: "task_id", field: fieldParamsTask},
 	{name: "contextId", alias: "context_id", field: fieldParamsContext},
-	{name: "configuration", field: fieldConfiguration, object: &configurationShape},
+	{name: "configuration", field: fieldConfiguration},
 	{name: "metadata", field: fieldParamsMetadata},
 }}
 
@@ -72,15 +70,11 @@ var messageShape = shape{place: "params.message", keys: []key{
 	{name: "contextId", alias: "context_id", field: fieldMessageContext},
 	{name: "taskId", alias: "task_id", field: fieldMessageTask},
 	{name: "metadata", field: fieldMessageMetadata, object: &metadataShape},
+	{name: "parts", field: fieldMessageParts},
 }}
 
 var metadataShape = shape{place: "params.message.metadata", free: true, keys: []key{
 	{name: "adk_session_id", field: fieldADKSession},
-}}
-
-var configurationShape = shape{place: "params.configuration", keys: []key{
-	{name: "blocking", field: fieldBlocking},
-	{name: "returnImmediately", alias: "return_immediately", field: fieldReturnImmediately},
 }}
 
 // find returns the key that name spells, or nil. It also returns nil, and

@@ -6,27 +6,37 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// WithContextID returns the body with the context it names set to id. Only the
-// bytes of that one value change; if the body names none, a member contextId
-// becomes the last of its object (the last, because some peers want the "kind"
-// of an object first). An empty id removes the member and its comma.
-//
-// If nothing needs to change, the body itself is returned: the same slice.
-// That includes requests with no place for a context, such as OpGet. The id
-// must pass CheckID; invalid UTF-8 in it is replaced.
-func (r *Request) WithContextID(id string) []byte {
+// jsonBody is a JSON body with the places in it that may be edited.
+type jsonBody struct {
+	src []byte
+	// into is the object that contextId is a member of: message for sends, the
+	// params for OpList; not found where there is none.
+	into span
+	// context is the contextId member, under whichever of its names.
+	context member
+}
+
+// edited implements editor. A context that is not named becomes the last
+// member of its object (the last, because some peers want the "kind" of an
+// object first); one that is to go takes its comma along.
+func (b *jsonBody) edited(e Edit) []byte {
+	if e.Context == nil || !b.into.found() {
+		return b.src
+	}
+	id := *e.Context
+	named, _ := unquote(b.context.value.of(b.src))
 	switch {
-	case id == r.ContextID || !r.into.found():
-		return r.body
+	case id == named:
+		return b.src
 	case id == "":
-		gone := without(r.body, r.context)
-		return slices.Concat(r.body[:gone.start], r.body[gone.end:])
-	case r.context.value.found():
-		at := r.context.value
-		return slices.Concat(r.body[:at.start], quote(id), r.body[at.end:])
+		gone := without(b.src, b.context)
+		return slices.Concat(b.src[:gone.start], b.src[gone.end:])
+	case b.context.value.found():
+		at := b.context.value
+		return slices.Concat(b.src[:at.start], quote(id), b.src[at.end:])
 	default:
-		at, added := appended(r.body, r.into, "contextId", id)
-		return slices.Concat(r.body[:at], added, r.body[at:])
+		at, added := appended(b.src, b.into, "contextId", id)
+		return slices.Concat(b.src[:at], added, b.src[at:])
 	}
 }
 

@@ -44,6 +44,28 @@ func (v Version) String() string {
 	return "0.3"
 }
 
+// Binding is how calls are put on HTTP (1.0 §9 to §11).
+type Binding uint8
+
+// The bindings.
+const (
+	JSONRPC Binding = iota
+	REST            // HTTP+JSON
+	GRPC
+)
+
+// String returns the binding as agent cards spell it.
+func (b Binding) String() string {
+	switch b {
+	case REST:
+		return "HTTP+JSON"
+	case GRPC:
+		return "GRPC"
+	default:
+		return "JSONRPC"
+	}
+}
+
 // Op is what a request asks for, whatever the version and the binding.
 type Op uint8
 
