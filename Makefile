@@ -15,7 +15,7 @@ PACKAGES ?= ./...
 ARGS     ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help run test check lint fuzz bench build redis fmt tidy-check fmt-check vet staticcheck
+.PHONY: help run test check lint fuzz bench interop build redis fmt tidy-check fmt-check vet staticcheck
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -36,6 +36,9 @@ fuzz: ## every fuzz target for FUZZTIME each (PACKAGES=./proxy narrows)
 
 bench: ## what the sidecar costs: latency and throughput
 	go run ./bench $(ARGS)
+
+interop: ## real SDKs, straight and through the sidecar (ARGS=-short is CI's part)
+	@scripts/interop.sh $(ARGS)
 
 build: ## a static binary: bin/sidecar
 	CGO_ENABLED=0 go build -trimpath -ldflags '$(LDFLAGS)' -o bin/sidecar ./cmd/sidecar

@@ -20,6 +20,10 @@ const module = "github.com/a2a-sidecar/a2a-sidecar"
 var floors = map[string]int{
 	"cmd/sidecar": 3, "bench": 3,
 
+	// The lab, and the programs in it that this module's SDK is enough for.
+	"interop": 3, "interop/go2/client": 3, "interop/go2/server": 3,
+	"interop/internal/compare": 2, "interop/internal/tap": 1,
+
 	"proxy": 2, "admin": 2, "internal/telemetry": 2,
 	"sessions/redis": 2, "sessions/sqlite": 2, // one store each
 	"internal/agents": 2, // real A2A servers for the demo, the tests and bench

@@ -17,6 +17,7 @@ type Agent struct {
 	Name            string         `yaml:"name"` // DNS label; /agents/NAME/ on the outbound port; required
 	URL             string         `yaml:"url"`  // base URL, http or https; required
 	TLS             ClientTLS      `yaml:"tls"`
+	GRPC            GRPC           `yaml:"grpc"`
 	IsolateSessions bool           `yaml:"isolateSessions"` // a fresh context for every call; default false
 	ContextIDs      ContextIDs     `yaml:"contextIds"`      // default sidecar
 	Kind            Kind           `yaml:"kind"`            // default branch
@@ -26,6 +27,7 @@ type Agent struct {
 	Busy            Busy           `yaml:"busy"`            // default allow
 	OnParentEnd     OnParentEnd    `yaml:"onParentEnd"`     // default cancel
 	Refuse          Refuse         `yaml:"refuse"`          // default error
+	Push            PushMode       `yaml:"push"`            // default pass
 	Limits          AgentLimits    `yaml:"limits"`
 	Cards           Cards          `yaml:"cards"`
 	Lineage         LineageTold    `yaml:"lineage"`        // default full
@@ -39,6 +41,30 @@ type ClientTLS struct {
 	Cert       string `yaml:"cert"` // client certificate chain; given together with Key
 	Key        string `yaml:"key"`
 	ServerName string `yaml:"serverName"` // name to expect in place of the URL's host
+}
+
+// GRPC is the agent's gRPC interface and the port of its own on which callers
+// reach it: gRPC has no room in front of its paths for /agents/NAME/. The zero
+// value means any free port.
+type GRPC struct {
+	Listen string `yaml:"listen"` // loopback host:port; GRPCOff: none; default "", a free port of 127.0.0.1
+	URL    string `yaml:"url"`    // where the interface is, http or https; default "", the url's host and the card's port
+}
+
+// GRPCOff, as [GRPC.Listen], switches the port off.
+const GRPCOff = "off"
+
+// Addr is the address to bind for the agent's gRPC port, and whether there is
+// to be one.
+func (g GRPC) Addr() (addr string, ok bool) {
+	switch g.Listen {
+	case GRPCOff:
+		return "", false
+	case "":
+		return "127.0.0.1:0", true
+	default:
+		return g.Listen, true
+	}
 }
 
 // AgentLimits are the caps for calls to one agent. A nil cap is that of
@@ -56,7 +82,7 @@ type AgentLimits struct {
 // Cards is what happens to the agent's card on its way to the caller.
 type Cards struct {
 	Rewrite bool     `yaml:"rewrite"` // point its URLs at the sidecar; default true
-	Verify  []string `yaml:"verify"`  // paths to the public keys that its signatures are checked with; default none
+	Verify  []string `yaml:"verify"`  // paths to public keys, PEM or JWK, one of which must have signed it; default none
 }
 
 // NewAgent returns an agent with the defaults of the file.
@@ -70,6 +96,7 @@ func NewAgent(name, url string) Agent {
 		Busy:        BusyAllow,
 		OnParentEnd: OnParentEndCancel,
 		Refuse:      RefuseError,
+		Push:        PushPass,
 		Cards:       Cards{Rewrite: true},
 		Lineage:     LineageFull,
 	}

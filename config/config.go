@@ -34,6 +34,7 @@ var Example []byte
 type Config struct {
 	Local       Local         `yaml:"local"`
 	Listen      Listen        `yaml:"listen"`
+	Push        Push          `yaml:"push"`
 	Agents      []Agent       `yaml:"agents"` // default none: every call gets a 404
 	Limits      Limits        `yaml:"limits"`
 	Store       StoreURL      `yaml:"store"`  // default sqlite:sidecar.db, in the working directory
@@ -76,6 +77,13 @@ type ServerTLS struct {
 	Cert string `yaml:"cert"` // certificate chain; given together with Key
 	Key  string `yaml:"key"`
 	CA   string `yaml:"ca"` // when set, clients must show a certificate that it signed
+}
+
+// Push is where agents send push notifications that the sidecar relays; see
+// [Agent.Push].
+type Push struct {
+	Listen string `yaml:"listen"` // address to bind, as in Listen; default "", off
+	URL    string `yaml:"url"`    // base URL under which agents reach it; default "", http:// and the bound address
 }
 
 // Limits are the caps on one tree. Zero switches a cap off, except MaxDepth,

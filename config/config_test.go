@@ -124,9 +124,19 @@ func TestKindDefaults(t *testing.T) {
 	}
 }
 
+func TestGRPCAddr(t *testing.T) {
+	t.Parallel()
+	for listen, want := range map[string]string{"": "127.0.0.1:0", "off": "", "127.0.0.1:8410": "127.0.0.1:8410"} {
+		got, on := config.GRPC{Listen: listen}.Addr()
+		if got != want || on != (want != "") {
+			t.Errorf("GRPC{Listen: %q}.Addr() = %q, %v, want %q, %v", listen, got, on, want, want != "")
+		}
+	}
+}
+
 func TestParseAgentFlag(t *testing.T) {
 	t.Parallel()
-	got, err := config.ParseAgentFlag("w=http://w:1/base,isolate,kind=worker,ttl=2m,contextIds=agent,limits.maxConcurrent=4,limits.maxDepth=2,cards.rewrite=false")
+	got, err := config.ParseAgentFlag("w=http://w:1/base,isolate,kind=worker,ttl=2m,contextIds=agent,limits.maxConcurrent=4,limits.maxDepth=2,cards.rewrite=false,push=relay,grpc.url=http://w:50051")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -137,6 +147,7 @@ func TestParseAgentFlag(t *testing.T) {
 	want.ContextIDs = config.ContextIDsAgent
 	want.Limits.MaxConcurrent, want.Limits.MaxDepth = 4, new(2)
 	want.Cards.Rewrite = false
+	want.Push, want.GRPC.URL = config.PushRelay, "http://w:50051"
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("ParseAgentFlag (-want +got):\n%s", diff)
 	}

@@ -97,6 +97,18 @@ const (
 
 func (Refuse) values() []string { return texts(RefuseError, RefuseTask) }
 
+// PushMode is what becomes of the URLs that an agent is to send push
+// notifications to.
+type PushMode string
+
+// Values of [PushMode].
+const (
+	PushPass  PushMode = "pass"  // they pass as they came: notifications bypass the sidecar
+	PushRelay PushMode = "relay" // the sidecar puts its own in their place, and relays and records what comes
+)
+
+func (PushMode) values() []string { return texts(PushPass, PushRelay) }
+
 // LineageTold is what an agent is told of the tree that its call belongs to.
 type LineageTold string
 

@@ -132,6 +132,22 @@ func TestLoadGood(t *testing.T) {
 			c.Listen.Outbound, c.Listen.Admin = ":0", "[::]:0"
 			c.Admin.Token.File = "/run/token"
 		},
+		"push": func(c *config.Config) {
+			c.Push = config.Push{Listen: "0.0.0.0:8403", URL: "https://sidecar.ns.svc:8403/up"}
+			c.Agents = []config.Agent{
+				agent("a", "http://a", func(a *config.Agent) { a.Push = config.PushRelay }), agent("b", "http://b"),
+			}
+		},
+		"grpc": func(c *config.Config) {
+			at := func(listen, url string) func(*config.Agent) {
+				return func(a *config.Agent) { a.GRPC = config.GRPC{Listen: listen, URL: url} }
+			}
+			root := func(a *config.Agent) { a.TLS.CA = "ca.pem" }
+			c.Agents = []config.Agent{
+				agent("a", "http://a", root, at("127.0.0.1:8410", "https://a:50051/")), agent("b", "http://b", at("127.0.0.1:0", "")),
+				agent("c", "http://c", at("127.0.0.1:0", "")), agent("d", "http://d", at("off", "")),
+			}
+		},
 		"sizes": func(c *config.Config) {
 			c.Record.MaxBytes = 2 * config.KiB
 			c.LimitsHTTP.MaxBody, c.LimitsHTTP.MaxHeader = config.GiB, 100

@@ -19,7 +19,6 @@ var pending = []struct {
 	{"agents[].busy", is("queue", "reject")},
 	{"agents[].onParentEnd", is("abandon")},
 	{"agents[].inherit", is("summary")},
-	{"agents[].cards.verify", changed},
 	{"agents[].allowOverrides", changed},
 	{"branches.acrossTurns", is("visible")},
 	{"lineage.trust", changed},

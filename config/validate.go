@@ -31,8 +31,10 @@ func (c *Config) faults() Faults {
 	var k checker
 	k.enumerations(c)
 	k.local(c)
-	k.listen(c)
-	k.agents(c)
+	taken := map[string]string{} // address → key
+	k.listen(c, taken)
+	k.push(c, taken)
+	k.agents(c, taken)
 	k.limits("limits", c.Limits)
 	k.store(c.Store)
 	k.positive("retain", c.Retain)
@@ -98,7 +100,8 @@ func (k *checker) local(c *Config) {
 	}
 }
 
-func (k *checker) listen(c *Config) {
+// listen checks the addresses of the sidecar itself, and adds them to taken.
+func (k *checker) listen(c *Config, taken map[string]string) {
 	addresses := []struct {
 		key, addr string
 		optional  bool
@@ -108,7 +111,6 @@ func (k *checker) listen(c *Config) {
 		{"inbound", c.Listen.Inbound, true, c.Listen.TLS.Inbound},
 		{"admin", c.Listen.Admin, false, c.Listen.TLS.Admin},
 	}
-	taken := map[string]string{} // address → key
 	for _, a := range addresses {
 		key, tlsKey := "listen."+a.key, "listen.tls."+a.key
 		k.pair(tlsKey, a.tls.Cert, a.tls.Key)
@@ -118,18 +120,51 @@ func (k *checker) listen(c *Config) {
 		if a.addr == "" && a.optional {
 			continue
 		}
-		if !k.address(key, a.addr) {
-			continue
-		}
-		if other, dup := taken[a.addr]; dup && !strings.HasSuffix(a.addr, ":0") {
-			k.add(key, a.addr, "is the address of "+other+" too", "")
-		}
-		taken[a.addr] = key
+		k.ownAddress(key, a.addr, taken)
 	}
 	if c.Admin.Token.File == "" && exposed(c.Listen.Admin) {
 		k.add("listen.admin", c.Listen.Admin, "is not a loopback address, and there is no admin.token.file",
 			"set admin.token.file, or listen on 127.0.0.1")
 	}
+}
+
+// push checks where callbacks come in.
+func (k *checker) push(c *Config, taken map[string]string) {
+	p := c.Push
+	if p.URL != "" {
+		k.url("push.url", p.URL)
+	}
+	switch {
+	case p.Listen == "" && p.URL != "":
+		k.add("push.url", p.URL, "is set, but push.listen is off", "set push.listen, such as 127.0.0.1:8403")
+	case p.Listen == "":
+	case k.ownAddress("push.listen", p.Listen, taken) && p.URL == "" && unspecified(p.Listen):
+		k.add("push.url", "", "is missing: push.listen binds every interface, which is no address to reach it by",
+			"such as http://sidecar.example.com:8403")
+	}
+}
+
+// unspecified reports whether a well-formed addr binds all interfaces.
+func unspecified(addr string) bool {
+	host, _, err := net.SplitHostPort(addr)
+	if err != nil || host == "" {
+		return err == nil
+	}
+	ip, err := netip.ParseAddr(host)
+	return err == nil && ip.Unmap().IsUnspecified()
+}
+
+// ownAddress checks a host:port to listen on that must not be taken, and takes it.
+func (k *checker) ownAddress(key, addr string, taken map[string]string) bool {
+	if !k.address(key, addr) {
+		return false
+	}
+	if other, dup := taken[addr]; dup && !strings.HasSuffix(addr, ":0") {
+		k.add(key, addr, "is the address of "+other+" too", "")
+		return false
+	}
+	taken[addr] = key
+	return true
 }
 
 // address checks a host:port to listen on.
@@ -156,7 +191,7 @@ func exposed(addr string) bool {
 	return err != nil || !ip.Unmap().IsLoopback()
 }
 
-func (k *checker) agents(c *Config) {
+func (k *checker) agents(c *Config, taken map[string]string) {
 	first := map[string]int{} // name → index
 	for i, a := range c.Agents {
 		key := item("agents", i)
@@ -169,14 +204,38 @@ func (k *checker) agents(c *Config) {
 		}
 		k.url(key+".url", a.URL)
 		k.pair(key+".tls", a.TLS.Cert, a.TLS.Key)
-		if a.TLS != (ClientTLS{}) && strings.HasPrefix(a.URL, "http:") {
+		if a.TLS != (ClientTLS{}) && strings.HasPrefix(a.URL, "http:") && !strings.HasPrefix(a.GRPC.URL, "https:") {
 			k.add(key+".tls", "", "is set, but the url is http", "write https, or leave tls out")
+		}
+		k.grpc(key+".grpc", a.GRPC, taken)
+		if a.Push == PushRelay && c.Push.Listen == "" {
+			k.add(key+".push", string(a.Push), "needs a listener for what agents send", "set push.listen, such as 127.0.0.1:8403")
+		}
+		for j, file := range a.Cards.Verify {
+			if strings.TrimSpace(file) == "" {
+				k.add(item(key+".cards.verify", j), "", "is missing", "the path to a file with public keys")
+			}
 		}
 		if a.TTL != nil {
 			k.positive(key+".ttl", *a.TTL)
 		}
 		k.atLeastZero(key+".limits.maxConcurrent", a.Limits.MaxConcurrent)
 		k.overrides(key+".limits", a.Limits, c.LimitsFor(a))
+	}
+}
+
+// grpc checks an agent's gRPC interface and the port for it.
+func (k *checker) grpc(key string, g GRPC, taken map[string]string) {
+	if addr, on := g.Addr(); on && g.Listen != "" && k.ownAddress(key+".listen", addr, taken) && exposed(addr) {
+		k.add(key+".listen", addr, "is not a loopback address", "such as 127.0.0.1:8410, or off")
+	}
+	if g.URL == "" {
+		return
+	}
+	before := len(k.faults)
+	k.url(key+".url", g.URL)
+	if u, err := url.Parse(g.URL); err == nil && before == len(k.faults) && strings.Trim(u.EscapedPath(), "/") != "" {
+		k.add(key+".url", g.URL, "has a path", "gRPC has none: write http://HOST:PORT or https://HOST:PORT")
 	}
 }
 

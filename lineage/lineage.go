@@ -235,6 +235,7 @@ const (
 	EventArtifact  = "task.artifact"
 	EventBound     = "context.bound"     // the agent's reply told the session's context id
 	EventTask      = "task.bound"        // the agent's reply told the run's task, and no other event does
+	EventPush      = "push.configured"   // the agent was told where to send push notifications
 	EventCrossed   = "context.crossed"   // the caller named another tree's context
 	EventCollapsed = "context.collapsed" // parallel runs share one context
 )

@@ -2,6 +2,8 @@ package proxy_test
 
 import (
 	"bufio"
+	"bytes"
+	"compress/gzip"
 	"fmt"
 	"io"
 	"net/http"
@@ -78,7 +80,11 @@ func TestUnaryAnswersPassAsTheyAre(t *testing.T) {
 		{"redirect", 307, []string{"Location", "http://elsewhere/x"}, "", lineage.Failed, "agent_error", false},
 		{"accepted", 202, nil, "", lineage.Failed, "malformed_response", false},
 		{"not JSON", 200, []string{"Content-Type", "text/html"}, "<h1>hello</h1>", lineage.Failed, "malformed_response", false},
-		{"packed though nobody asked", 200, []string{"Content-Type", "application/json", "Content-Encoding", "gzip"}, zipped(message10), lineage.Failed, "malformed_response", false},
+		{"gzip", 200, []string{"Content-Type", "application/json", "Content-Encoding", "gzip"}, zipped(message10), lineage.Completed, "", false},
+		{"gzip in pieces", 200, []string{"Content-Type", "application/json", "Content-Encoding", "GZIP"}, zipped(message10), lineage.Completed, "", true},
+		{"gzip that is none", 200, []string{"Content-Type", "application/json", "Content-Encoding", "gzip"}, message10, lineage.Failed, "malformed_response", false},
+		{"gzip that ends early", 200, []string{"Content-Type", "application/json", "Content-Encoding", "gzip"}, zipped(message10)[:40], lineage.Failed, "malformed_response", false},
+		{"packed as nobody asked for", 200, []string{"Content-Type", "application/json", "Content-Encoding", "br"}, "\x0b\x02\x80{}\x03", lineage.Failed, "lost", false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
@@ -110,6 +116,45 @@ func TestUnaryAnswersPassAsTheyAre(t *testing.T) {
 			}
 			w.state(t, "top", tt.state, tt.reason)
 		})
+	}
+}
+
+// A packed stream passes as it is, and is read as it goes: the end of the task is
+// recorded while the stream is still open.
+func TestPackedStreams(t *testing.T) {
+	t.Parallel()
+	release := make(chan struct{})
+	defer close(release)
+	sent := make(chan []byte, 1)
+	agent := newFake(t, func(w http.ResponseWriter, _ *http.Request) {
+		var packed bytes.Buffer
+		w.Header().Set("Content-Type", "text/event-stream")
+		w.Header().Set("Content-Encoding", "gzip")
+		zip := gzip.NewWriter(io.MultiWriter(w, &packed))
+		for _, e := range []string{working10, completed10} {
+			_, _ = io.WriteString(zip, "data: "+e+"\n\n")
+			_ = zip.Flush()
+			_ = http.NewResponseController(w).Flush()
+		}
+		sent <- packed.Bytes()
+		<-release
+	})
+	w := newWorld(t, isolated("worker", agent.URL))
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, w.URL+"/agents/worker", strings.NewReader(stream10("m1", "")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header = http.Header{"Content-Type": {"application/json"}, "Accept-Encoding": {"gzip"}, "X-Kagent-Root-Context-Id": {"top"}}
+	resp, err := w.Client().Transport.RoundTrip(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = resp.Body.Close() }()
+	w.state(t, "top", lineage.Completed, "")
+	want := <-sent
+	got := make([]byte, len(want))
+	if _, err := io.ReadFull(resp.Body, got); err != nil || !bytes.Equal(got, want) {
+		t.Errorf("read %x, %v; want the agent's own bytes %x", got, err, want)
 	}
 }
 

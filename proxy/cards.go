@@ -2,7 +2,6 @@ package proxy
 
 import (
 	"bytes"
-	"compress/gzip"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -61,42 +60,92 @@ func otherPath(rest string) string {
 type cardError struct {
 	agent string
 	err   error
+	cut   bool // it broke off: the agent is down rather than wrong
 }
 
 func (e *cardError) Error() string { return "the card of agent " + e.agent + " " + e.err.Error() }
 func (e *cardError) Unwrap() error { return e.err }
 
+// wrongCard says what is wrong with the card of x's agent.
+func (x *exchange) wrongCard(err error) error {
+	return &cardError{agent: x.agent.Session.Name, err: err}
+}
+
+// sentCard is an agent's answer to a request for its card: the card, if the
+// status says so, or else what the agent has to say instead.
+type sentCard struct {
+	status int
+	header http.Header // without those of the connection
+	body   []byte
+}
+
+// holdsCard reports whether an answer of a status has a card as its body, or
+// around it. Callers take others than 200 for one, too.
+func holdsCard(status int) bool { return status/100 == 2 && status != http.StatusNoContent }
+
 // card serves an agent's card with every interface pointing at the sidecar, so
-// that clients, which take their URLs from the card, stay on it.
+// that clients, which take their URLs from the card, stay on it. If the agent
+// is down, that is the last card it had: clients that find none when they start
+// give up for good.
 func (p *Proxy) card(ctx context.Context, w http.ResponseWriter, x *exchange) {
+	c, err := p.getCard(ctx, x)
+	switch {
+	case ctx.Err() != nil:
+		p.gone(w, x)
+		return
+	case isDown(c, err):
+		if last := x.lastCard(p.tel.now()); last != nil {
+			p.log.WarnContext(ctx, "agent is down: its last card is served", "agent", x.agent.Session.Name, "age", last.header.Get("Age"), "error", err)
+			c, err = last, nil
+		}
+	case err == nil:
+		x.keepCard(c, p.tel.now())
+	}
+	if err == nil {
+		err = p.serveCard(w, x, c)
+	}
+	if err == nil {
+		return
+	}
+	p.log.WarnContext(ctx, "agent card cannot be served", "agent", x.agent.Session.Name, "error", err)
+	f := unreachable(x.agent)
+	if bad, ok := errors.AsType[*cardError](err); ok {
+		f = invalidCard(bad)
+	}
+	p.reject(ctx, w, x, x.binding.asked(x.in), f)
+}
+
+// getCard gets the card that x asks for from the agent, and checks its
+// signatures.
+func (p *Proxy) getCard(ctx context.Context, x *exchange) (*sentCard, error) {
 	resp, err := p.fetchCard(ctx, x, x.rest)
 	if other := otherPath(x.rest); err == nil && resp.StatusCode == http.StatusNotFound && other != "" {
 		_ = resp.Body.Close() // a 404 says no more
 		resp, err = p.fetchCard(ctx, x, other)
 	}
-	if err == nil {
-		defer func() { _ = resp.Body.Close() }() // read to its end, or given up
-		err = p.serveCard(w, x, resp)
+	if err != nil {
+		return nil, err
 	}
-	var bad *cardError
-	switch {
-	case err == nil:
-		return
-	case ctx.Err() != nil:
-		p.gone(w, x)
-		return
-	case errors.As(err, &bad):
-		p.writeHTTP(w, invalidCard(bad))
-	default:
-		p.writeHTTP(w, unreachable(x.agent))
+	defer func() { _ = resp.Body.Close() }() // read to its end, or given up
+	body, err := x.readCard(resp)
+	if err != nil {
+		return nil, err
 	}
-	p.log.WarnContext(ctx, "agent card cannot be served", "agent", x.agent.Session.Name, "error", err)
+	dropHopByHop(resp.Header)
+	c := &sentCard{resp.StatusCode, resp.Header, body}
+	if holdsCard(c.status) && !x.agent.CardsAsSent {
+		if c.body, err = x.plainCard(c.header, body); err != nil {
+			return nil, err
+		}
+		c.header.Del("Content-Encoding")
+	}
+	return c, x.verifySent(c)
 }
 
 // fetchCard gets the card as the agent has it, with the caller's headers: cards
 // vary by version and by credentials.
 func (p *Proxy) fetchCard(ctx context.Context, x *exchange, rest string) (*http.Response, error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, x.agent.target(rest, x.in.URL.RawQuery).String(), nil)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, x.agent.target(rest, x.in.URL.RawQuery).String(), http.NoBody)
 	if err != nil {
 		return nil, err
 	}
@@ -110,12 +159,19 @@ func (p *Proxy) fetchCard(ctx context.Context, x *exchange, rest string) (*http.
 	if !x.agent.CardsAsSent {
 		// The caller's validators are for the card as served here, and its
 		// encodings for one that needs no reading.
-		for _, name := range [...]string{"Accept-Encoding", "If-None-Match", "If-Modified-Since", "Range", "If-Range"} {
+		for _, name := range [...]string{"Accept-Encoding", "If-None-Match", "If-Modified-Since"} {
 			req.Header.Del(name)
 		}
 	}
-	return x.agent.transport.RoundTrip(req)
+	if x.readsCards() {
+		req.Header.Del("Range")
+		req.Header.Del("If-Range")
+	}
+	return x.channel().transport.RoundTrip(req)
 }
+
+// readsCards reports whether cards are more to the sidecar than bytes.
+func (x *exchange) readsCards() bool { return !x.agent.CardsAsSent || x.verifies() }
 
 // dropHopByHop removes the headers of one connection, and those that it names.
 func dropHopByHop(h http.Header) {
@@ -136,63 +192,91 @@ var hopByHop = [...]string{
 }
 
 // stale are the headers that tell of the bytes as the agent sent them.
-var stale = [...]string{"Content-Length", "Etag", "Last-Modified", "Content-Md5", "Digest", "Content-Digest", "Repr-Digest", "Accept-Ranges"}
-
-// readCard reads the body of an answer that holds a card, unpacked if it is to
-// be edited: without Accept-Encoding an agent may send what it likes.
-func (x *exchange) readCard(resp *http.Response, edit bool) ([]byte, error) {
-	bad := func(err error) ([]byte, error) { return nil, &cardError{x.agent.Session.Name, err} }
-	body := io.Reader(resp.Body)
-	if edit && strings.EqualFold(resp.Header.Get("Content-Encoding"), "gzip") {
-		var err error
-		if body, err = gzip.NewReader(resp.Body); err != nil {
-			return bad(fmt.Errorf("cannot be unpacked: %w", err))
-		}
-		resp.Header.Del("Content-Encoding")
-	}
-	card, err := io.ReadAll(io.LimitReader(body, maxCard+1))
-	if err != nil {
-		return bad(fmt.Errorf("broke off: %w", err))
-	}
-	if len(card) > maxCard {
-		return bad(fmt.Errorf("is larger than %d bytes", maxCard))
-	}
-	return card, nil
+var stale = [...]string{
+	"Content-Length", "Etag", "Last-Modified", "Content-Md5", "Digest", "Content-Digest", "Repr-Digest", "Accept-Ranges",
+	"Age", "Expires",
 }
 
-// serveCard writes a fetched card.
-func (p *Proxy) serveCard(w http.ResponseWriter, x *exchange, resp *http.Response) error {
-	edit := resp.StatusCode == http.StatusOK && !x.agent.CardsAsSent
-	body, err := x.readCard(resp, edit)
+// readCard reads the body of an answer that holds a card.
+func (x *exchange) readCard(resp *http.Response) ([]byte, error) {
+	card, err := io.ReadAll(io.LimitReader(resp.Body, maxCard+1))
 	if err != nil {
-		return err
+		return nil, &cardError{x.agent.Session.Name, fmt.Errorf("broke off: %w", err), true}
 	}
+	return card, x.checkSize(card)
+}
+
+func (x *exchange) checkSize(card []byte) error {
+	if len(card) > maxCard {
+		return x.wrongCard(fmt.Errorf("is larger than %d bytes", maxCard))
+	}
+	return nil
+}
+
+// plainCard returns a card unpacked: without Accept-Encoding an agent may send
+// what it likes. What is packed in an unknown way cannot be read later on.
+func (x *exchange) plainCard(h http.Header, body []byte) ([]byte, error) {
+	open, ok := unpackers[contentEncoding(h)]
+	if !ok {
+		return body, nil
+	}
+	r, err := open(bytes.NewReader(body))
+	if err != nil {
+		return nil, x.wrongCard(fmt.Errorf("cannot be unpacked: %w", err))
+	}
+	card, err := io.ReadAll(io.LimitReader(r, maxCard+1))
+	if err != nil {
+		return nil, x.wrongCard(fmt.Errorf("cannot be unpacked: %w", err))
+	}
+	return card, x.checkSize(card)
+}
+
+// serveCard writes a card as the agent sent it, or as the caller is to see it.
+func (p *Proxy) serveCard(w http.ResponseWriter, x *exchange, c *sentCard) error {
+	body := c.body
+	edit := holdsCard(c.status) && !x.agent.CardsAsSent
 	if edit {
+		var err error
 		if body, err = wire.RewriteCard(body, x.interfaces(body, wire.RewriteCard)); err != nil {
-			return &cardError{x.agent.Session.Name, fmt.Errorf("cannot be read: %w", err)}
+			return x.wrongCard(fmt.Errorf("cannot be read: %w", err))
 		}
 	}
 	h := w.Header()
-	dropHopByHop(resp.Header)
-	maps.Copy(h, resp.Header)
+	maps.Copy(h, c.header)
 	if edit {
-		for _, name := range stale {
-			h.Del(name)
-		}
-		tag := etag(body)
-		h.Set("Etag", tag)
-		if matches(x.in.Header.Values("If-None-Match"), tag) {
-			h.Del("Content-Type")
-			w.WriteHeader(http.StatusNotModified)
-			return nil
-		}
+		fresh(h, body)
 	}
-	h.Set("Content-Length", strconv.Itoa(len(body)))
-	w.WriteHeader(resp.StatusCode)
+	if (edit || c.isStale()) && matches(x.in.Header.Values("If-None-Match"), h.Get("Etag")) {
+		h.Del("Content-Type")
+		h.Del("Content-Length")
+		w.WriteHeader(http.StatusNotModified)
+		return nil
+	}
+	if c.status != http.StatusNotModified && c.status != http.StatusNoContent {
+		h.Set("Content-Length", strconv.Itoa(len(body)))
+	}
+	w.WriteHeader(c.status)
 	if x.in.Method != http.MethodHead {
 		_, _ = w.Write(body) // a caller that has gone needs no card
 	}
 	return nil
+}
+
+// fresh makes the headers of a card those of its edited bytes. How long it may
+// be kept is the agent's to say; if it does not, it is to be asked for again,
+// since the sidecar may move. A mark of a card that is kept here stays.
+func fresh(h http.Header, body []byte) {
+	age := h["Age"]
+	for _, name := range stale {
+		h.Del(name)
+	}
+	if h.Get(markHeader) != "" {
+		h["Age"] = age
+	}
+	h.Set("Etag", etag(body))
+	if len(h["Cache-Control"]) == 0 {
+		h.Set("Cache-Control", "no-cache")
+	}
 }
 
 func etag(body []byte) string {
@@ -202,74 +286,14 @@ func etag(body []byte) string {
 
 // matches reports whether If-None-Match names tag (RFC 9110 §13.1.2).
 func matches(values []string, tag string) bool {
+	tag = strings.TrimPrefix(tag, "W/")
 	for _, v := range values {
 		for candidate := range strings.SplitSeq(v, ",") {
 			candidate = strings.TrimPrefix(strings.TrimSpace(candidate), "W/")
-			if candidate == tag || candidate == "*" {
+			if candidate == tag && tag != "" || candidate == "*" {
 				return true
 			}
 		}
 	}
 	return false
-}
-
-// rewriter is wire.RewriteCard or wire.RewriteCardResponse.
-type rewriter func(body []byte, each func(binding, url string) (string, bool)) ([]byte, error)
-
-// interfaces returns what becomes of the interface URLs of a card. JSON-RPC is
-// what the sidecar reads. Where the agent offers it, other bindings are left
-// out, since calls over them would be neither isolated nor counted; an agent
-// with HTTP+JSON alone keeps that, and its calls pass as they are. rewrite is
-// how the card in body is reached.
-func (x *exchange) interfaces(body []byte, rewrite rewriter) func(binding, url string) (string, bool) {
-	rpc := false
-	// A card that cannot be read fails again, with the error, in the rewriting.
-	_, _ = rewrite(body, func(binding, url string) (string, bool) {
-		rpc = rpc || readable(binding)
-		return url, true
-	})
-	base := "http://" + x.in.Host + agentsPrefix + x.agent.Session.Name
-	if x.in.TLS != nil {
-		base = "https://" + x.in.Host + agentsPrefix + x.agent.Session.Name
-	}
-	return func(binding, url string) (string, bool) {
-		if !readable(binding) && (rpc || !strings.EqualFold(binding, "HTTP+JSON")) {
-			return "", false
-		}
-		rest, ok := x.agent.below(url)
-		return base + rest, ok
-	}
-}
-
-// readable reports whether the sidecar reads the messages of a binding. 0.3
-// takes an interface that states none for JSON-RPC.
-func readable(binding string) bool { return binding == "" || strings.EqualFold(binding, "JSONRPC") }
-
-// editsCard reports whether an exchange is a JSON-RPC call for the extended
-// card, which is edited on its way back.
-func (x *exchange) editsCard() bool {
-	return x.request != nil && x.request.Op == wire.OpCard && !x.agent.CardsAsSent
-}
-
-// rewriteCardResponse does for the card in a JSON-RPC answer what serveCard
-// does for the one at a well-known path.
-func (x *exchange) rewriteCardResponse(resp *http.Response) error {
-	if resp.StatusCode != http.StatusOK {
-		return nil
-	}
-	body, err := x.readCard(resp, true)
-	if err != nil {
-		return err
-	}
-	edited, err := wire.RewriteCardResponse(body, x.interfaces(body, wire.RewriteCardResponse))
-	if err != nil {
-		return &cardError{x.agent.Session.Name, fmt.Errorf("cannot be read: %w", err)}
-	}
-	_ = resp.Body.Close() // read to its end
-	for _, name := range stale {
-		resp.Header.Del(name)
-	}
-	resp.Body, resp.ContentLength = io.NopCloser(bytes.NewReader(edited)), int64(len(edited))
-	resp.Header.Set("Content-Length", strconv.Itoa(len(edited)))
-	return nil
 }

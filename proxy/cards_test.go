@@ -45,18 +45,33 @@ func TestCards(t *testing.T) {
 			`{"supportedInterfaces":[{"url":"SIDE/invoke","protocolBinding":"JSONRPC","protocolVersion":"1.0"}],"name":"x"}`,
 		},
 		{
-			"JavaScript's for both, with HTTP+JSON left out", "",
+			"JavaScript's for both", "",
 			`{"url":"http://AGENT/a2a/jsonrpc","preferredTransport":"JSONRPC","additionalInterfaces":[{"url":"http://AGENT/a2a/rest","transport":"HTTP+JSON"}],` +
 				`"supportedInterfaces":[{"url":"http://AGENT/a2a/jsonrpc","protocolBinding":"JSONRPC","tenant":"","protocolVersion":"1.0"},` +
 				`{"url":"http://AGENT/a2a/jsonrpc","protocolBinding":"JSONRPC","tenant":"","protocolVersion":"0.3"},{"url":"http://AGENT/a2a/rest","protocolBinding":"HTTP+JSON","tenant":"","protocolVersion":"1.0"}]}`,
-			`{"url":"SIDE/a2a/jsonrpc","preferredTransport":"JSONRPC","additionalInterfaces":[],` +
+			`{"url":"SIDE/a2a/jsonrpc","preferredTransport":"JSONRPC","additionalInterfaces":[{"url":"SIDE/a2a/rest","transport":"HTTP+JSON"}],` +
 				`"supportedInterfaces":[{"url":"SIDE/a2a/jsonrpc","protocolBinding":"JSONRPC","tenant":"","protocolVersion":"1.0"},` +
-				`{"url":"SIDE/a2a/jsonrpc","protocolBinding":"JSONRPC","tenant":"","protocolVersion":"0.3"}]}`,
+				`{"url":"SIDE/a2a/jsonrpc","protocolBinding":"JSONRPC","tenant":"","protocolVersion":"0.3"},{"url":"SIDE/a2a/rest","protocolBinding":"HTTP+JSON","tenant":"","protocolVersion":"1.0"}]}`,
 		},
 		{
-			"HTTP+JSON first", "",
+			"HTTP+JSON first, gRPC with no port here", "",
 			`{"url":"http://AGENT/rest","preferredTransport":"HTTP+JSON","additionalInterfaces":[{"url":"127.0.0.1:9200","transport":"GRPC"},{"url":"http://AGENT/rpc","transport":"JSONRPC"}]}`,
-			`{"url":"SIDE/rpc","preferredTransport":"JSONRPC","additionalInterfaces":[{"url":"SIDE/rpc","transport":"JSONRPC"}]}`,
+			`{"url":"SIDE/rest","preferredTransport":"HTTP+JSON","additionalInterfaces":[{"url":"SIDE/rpc","transport":"JSONRPC"}]}`,
+		},
+		{
+			"gRPC first, with no port here", "",
+			`{"url":"http://AGENT","preferredTransport":"GRPC","additionalInterfaces":[{"url":"http://AGENT/rest","transport":"http+json"}]}`,
+			`{"url":"SIDE/rest","preferredTransport":"http+json","additionalInterfaces":[{"url":"SIDE/rest","transport":"http+json"}]}`,
+		},
+		{
+			"unheard bindings beside", "",
+			`{"supportedInterfaces":[{"url":"http://AGENT/x","protocolBinding":"X"},{"url":"http://AGENT/rest","protocolBinding":"HTTP+JSON"}]}`,
+			`{"supportedInterfaces":[{"url":"SIDE/rest","protocolBinding":"HTTP+JSON"}]}`,
+		},
+		{
+			"unheard bindings alone", "",
+			`{"supportedInterfaces":[{"url":"ws://AGENT/x","protocolBinding":"X"},{"url":"http://AGENT/y","protocolBinding":"Y"},{"url":"AGENT","protocolBinding":"GRPC"}]}`,
+			`{"supportedInterfaces":[{"url":"SIDE/y","protocolBinding":"Y"}]}`,
 		},
 		{
 			"HTTP+JSON alone", "",
@@ -138,7 +153,7 @@ func TestCardsOfRealAgents(t *testing.T) {
 			n := 0
 			for _, i := range append(c.AdditionalInterfaces, c.SupportedInterfaces...) {
 				n++
-				if !strings.HasPrefix(i.URL, w.URL+"/agents/worker") || i.ProtocolBinding+i.Transport != "JSONRPC" {
+				if !strings.HasPrefix(i.URL, w.URL+"/agents/worker") || i.ProtocolBinding+i.Transport == "GRPC" {
 					t.Errorf("interface %+v is not the sidecar's", i)
 				}
 			}
@@ -193,7 +208,8 @@ func TestCardPaths(t *testing.T) {
 func TestCardHeaders(t *testing.T) {
 	t.Parallel()
 	agent := newFake(t, cardAt(newPath, `{"url":"http://agent/rpc"}`,
-		"ETag", `W/"agent's"`, "Vary", "A2A-Version", "Cache-Control", "public, max-age=3600", "Last-Modified", "Fri, 20 Nov 2026 08:30:06 GMT", "X-Agent", "a"))
+		"ETag", `W/"agent's"`, "Vary", "A2A-Version", "Cache-Control", "public, max-age=3600", "Last-Modified", "Fri, 20 Nov 2026 08:30:06 GMT",
+		"Age", "60", "Expires", "Fri, 20 Nov 2026 09:30:06 GMT", "X-Agent", "a"))
 	w := newWorld(t, agentAt("worker", agent.URL))
 	const path = "/agents/worker" + newPath
 	first := w.do(t, http.MethodGet, path, "", "A2A-Version", "1.0", "Authorization", "Bearer x",
@@ -208,7 +224,7 @@ func TestCardHeaders(t *testing.T) {
 	if first.status != http.StatusOK || tag == "" || strings.Contains(tag, "agent's") {
 		t.Fatalf("card = %d, ETag %q; want 200 and an ETag of the sidecar's own", first.status, tag)
 	}
-	wantHeader := map[string][]string{"Vary": {"A2A-Version"}, "Cache-Control": {"public, max-age=3600"}, "X-Agent": {"a"}, "Last-Modified": nil}
+	wantHeader := map[string][]string{"Vary": {"A2A-Version"}, "Cache-Control": {"public, max-age=3600"}, "X-Agent": {"a"}, "Last-Modified": nil, "Age": nil, "Expires": nil}
 	for name, want := range wantHeader {
 		if diff := cmp.Diff(want, first.header.Values(name)); diff != "" {
 			t.Errorf("header %s (-want +got):\n%s", name, diff)
@@ -223,9 +239,51 @@ func TestCardHeaders(t *testing.T) {
 	if got := w.do(t, http.MethodGet, path, "", "If-None-Match", `"x"`); got.status != http.StatusOK || got.body != first.body {
 		t.Errorf("card if another matches = %d %s, want 200", got.status, got.body)
 	}
+	if got := w.do(t, http.MethodHead, path, "", "If-None-Match", tag); got.status != http.StatusNotModified || got.header.Get("ETag") != tag {
+		t.Errorf("HEAD if none matches %s = %d, %v; want 304", tag, got.status, got.header)
+	}
+	if got := w.do(t, http.MethodGet, path, "", "If-Modified-Since", "Fri, 20 Nov 2026 08:30:06 GMT"); got.status != http.StatusOK {
+		t.Errorf("card if modified since = %d, want 200: nobody knows when the edited card was", got.status)
+	}
 	head := w.do(t, http.MethodHead, path, "")
 	if head.status != http.StatusOK || head.body != "" || head.header.Get("Content-Length") != itoa(len(first.body)) || head.header.Get("ETag") != tag {
 		t.Errorf("HEAD = %d %q, %v; want what GET says of %d bytes", head.status, head.body, head.header, len(first.body))
+	}
+}
+
+// An agent that does not say how long its card may be kept gets asked again:
+// the sidecar's address in it may change.
+func TestCardCacheControl(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name   string
+		header []string
+		want   []string
+	}{
+		{"none", nil, []string{"no-cache"}},
+		{"Expires alone", []string{"Expires", "Fri, 20 Nov 2026 09:30:06 GMT"}, []string{"no-cache"}},
+		{"its own", []string{"Cache-Control", "max-age=60"}, []string{"max-age=60"}},
+	} {
+		agent := newFake(t, cardAt(newPath, `{"url":"http://agent/rpc"}`, tt.header...))
+		w := newWorld(t, agentAt("worker", agent.URL))
+		got := w.do(t, http.MethodGet, "/agents/worker"+newPath, "")
+		if diff := cmp.Diff(tt.want, got.header.Values("Cache-Control")); diff != "" || got.header.Get("Expires") != "" {
+			t.Errorf("card with %s: Expires %q, Cache-Control (-want +got):\n%s", tt.name, got.header.Get("Expires"), diff)
+		}
+	}
+}
+
+// A card that comes with another success than 200 is one to clients, too.
+func TestCardsWithOtherStatuses(t *testing.T) {
+	t.Parallel()
+	agent := newFake(t, func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(http.StatusNonAuthoritativeInfo)
+		_, _ = w.Write([]byte(`{"url":"http://agent/rpc"}`))
+	})
+	w := newWorld(t, agentAt("worker", agent.URL))
+	got := w.do(t, http.MethodGet, "/agents/worker"+newPath, "")
+	if want := `{"url":"` + w.URL + `/agents/worker/rpc"}`; got.status != http.StatusNonAuthoritativeInfo || got.body != want {
+		t.Errorf("card = %d %s, want 203 %s", got.status, got.body, want)
 	}
 }
 
@@ -315,14 +373,14 @@ func TestExtendedCardByJSONRPC(t *testing.T) {
 	}{
 		{
 			"1.0", "GetExtendedAgentCard", says(`{"jsonrpc":"2.0","id":1,"x":1.0,"result":` + card + "}\n"),
-			`{"jsonrpc":"2.0","id":1,"x":1.0,"result":{"url":"SIDE/rpc","preferredTransport":"JSONRPC","additionalInterfaces":[]}}` + "\n",
+			`{"jsonrpc":"2.0","id":1,"x":1.0,"result":{"url":"SIDE/rpc","preferredTransport":"JSONRPC","additionalInterfaces":[{"url":"SIDE/rest","transport":"HTTP+JSON"}]}}` + "\n",
 		},
 		{
 			"0.3, packed", "agent/getAuthenticatedExtendedCard", func(w http.ResponseWriter, r *http.Request) {
 				w.Header().Set("Content-Encoding", "gzip")
 				says(zipped(`{"result":`+card+`}`))(w, r)
 			},
-			`{"result":{"url":"SIDE/rpc","preferredTransport":"JSONRPC","additionalInterfaces":[]}}`,
+			`{"result":{"url":"SIDE/rpc","preferredTransport":"JSONRPC","additionalInterfaces":[{"url":"SIDE/rest","transport":"HTTP+JSON"}]}}`,
 		},
 		{"an error", "GetExtendedAgentCard", says(`{"jsonrpc":"2.0","id":1,"error":{"code":-32007,"message":"none"}}`), `{"jsonrpc":"2.0","id":1,"error":{"code":-32007,"message":"none"}}`},
 		{

@@ -22,7 +22,9 @@ import (
 	"go.opentelemetry.io/otel/metric"
 	"go.opentelemetry.io/otel/propagation"
 	"go.opentelemetry.io/otel/trace"
+	"google.golang.org/genproto/googleapis/rpc/code"
 
+	"github.com/a2a-sidecar/a2a-sidecar/internal/wire"
 	"github.com/a2a-sidecar/a2a-sidecar/lineage"
 	"github.com/a2a-sidecar/a2a-sidecar/sessions"
 )
@@ -30,19 +32,22 @@ import (
 // DefaultMaxBody bounds a request body where Options does not, in bytes.
 const DefaultMaxBody = 10 << 20
 
-// Options configures a [Proxy]. All but MaxBody and HeaderPrefix must be set.
+// Options configures a [Proxy]. All but MaxBody, PushURL and
+// HeaderPrefix must be set.
 type Options struct {
 	Agents       []Agent
 	Record       *sessions.Record
 	HeaderPrefix string // of the lineage headers; empty: kagent's
 	MaxBody      int64  // of a request, in bytes; 0: DefaultMaxBody
+	PushURL      string // under which agents reach Callbacks; empty: push notifications are not relayed
 	Logger       *slog.Logger
 	Tracer       trace.TracerProvider
 	Meter        metric.MeterProvider
 	Propagator   propagation.TextMapPropagator
 }
 
-// Proxy serves the outbound port: /agents/{name}/… It is safe for concurrent use.
+// Proxy serves the outbound port: /agents/{name}/…, and the gRPC port of each
+// agent. It is safe for concurrent use.
 type Proxy struct {
 	agents  map[string]*upstream
 	record  *sessions.Record
@@ -51,6 +56,7 @@ type Proxy struct {
 	log     *slog.Logger
 	forward *httputil.ReverseProxy
 	tel     *instruments
+	push    *relay
 }
 
 // New returns a Proxy. Close releases its connections.
@@ -68,6 +74,9 @@ func New(opts Options) (*Proxy, error) {
 	var err error
 	if p.tel, err = newInstruments(opts, p); err != nil {
 		return nil, fmt.Errorf("making instruments: %w", err)
+	}
+	if p.push, err = newRelay(opts); err != nil {
+		return nil, fmt.Errorf("making the relay of push notifications: %w", err)
 	}
 	p.forward = &httputil.ReverseProxy{
 		Rewrite:        p.rewrite,
@@ -87,6 +96,7 @@ func (p *Proxy) Close() {
 	for _, u := range p.agents {
 		u.close()
 	}
+	p.push.close()
 }
 
 // agentsPrefix begins the path of every call to a configured agent.
@@ -105,61 +115,98 @@ func splitPath(escaped string) (name, rest string, ok bool) {
 	return after, "", true
 }
 
+// ServeHTTP serves what comes below /agents/{name}/, in every binding.
 func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	name, rest, ok := splitPath(r.URL.EscapedPath())
 	if !ok {
-		p.writeHTTP(w, fault{status: http.StatusNotFound, reason: reasonUnknownAgent, message: "no such path; agents are at " + agentsPrefix + "{name}/"})
-		return
+		rest = r.URL.EscapedPath()
 	}
 	if unescaped, err := url.PathUnescape(name); err == nil {
 		name = unescaped
 	}
-	ctx, agent := r.Context(), p.agents[name]
-	x := &exchange{proxy: p, agent: agent, in: r, rest: rest, began: p.tel.now()}
+	x := &exchange{proxy: p, agent: p.agents[name], in: r, rest: rest, began: p.tel.now()}
+	ctx, isCall := r.Context(), false
+	x.binding, isCall = bindingOf(r, rest)
+	_, isGRPC := x.binding.(grpcBinding)
 	switch {
-	case agent == nil:
+	case !ok:
+		if !isGRPC {
+			x.binding = restBinding{} // no agent's, and so no JSON-RPC
+		}
+		p.answerFault(w, x, asked{}, noSuchPath())
+	case x.agent == nil:
 		p.unknown(ctx, w, x, name)
+	case isGRPC:
+		p.grpc(ctx, w, x, isCall)
 	case isCard(r, rest):
 		p.card(ctx, w, x)
-	case isRPC(r):
-		p.rpc(ctx, w, x)
+	case isCall:
+		p.call(ctx, w, x)
 	default:
 		p.pass(ctx, w, x)
 	}
+}
+
+// GRPC returns the handler of the port that takes gRPC calls for one agent. The
+// agent's card names addr, the host and port of it.
+func (p *Proxy) GRPC(agent, addr string) http.Handler {
+	u := p.agents[agent]
+	if u == nil {
+		return http.NotFoundHandler()
+	}
+	u.listensAt(addr)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		x := &exchange{proxy: p, agent: u, in: r, rest: r.URL.EscapedPath(), binding: grpcBinding{}, began: p.tel.now()}
+		if !isGRPC(r) {
+			x.binding = restBinding{}
+			p.answerFault(w, x, asked{}, fault{
+				status: http.StatusUnsupportedMediaType, grpc: code.Code_INVALID_ARGUMENT, reason: reasonMalformed,
+				message: "this port takes gRPC calls for agent " + agent,
+			})
+			return
+		}
+		_, isCall := wire.MatchGRPC(x.rest)
+		p.grpc(r.Context(), w, x, isCall)
+	})
+}
+
+// grpc carries a request to the agent's gRPC interface.
+func (p *Proxy) grpc(ctx context.Context, w http.ResponseWriter, x *exchange, isCall bool) {
+	var err error
+	if x.to, err = x.agent.grpcChannel(ctx, x.in.Header); err != nil {
+		if ctx.Err() != nil {
+			p.gone(w, x)
+			return
+		}
+		p.log.WarnContext(ctx, "agent's gRPC interface cannot be found", "agent", x.agent.Session.Name, "error", err)
+		p.reject(ctx, w, x, asked{}, noGRPC(x.agent, err))
+		return
+	}
+	if isCall {
+		p.call(ctx, w, x)
+		return
+	}
+	p.pass(ctx, w, x)
 }
 
 // unknown answers a call to a name that no agent has.
 func (p *Proxy) unknown(ctx context.Context, w http.ResponseWriter, x *exchange, name string) {
 	f := unknownAgent(name)
 	p.tel.refused(ctx, "", f.reason)
-	if !isRPC(x.in) {
-		p.writeHTTP(w, f)
-		return
+	q := x.binding.asked(x.in)
+	if _, ok := x.binding.(rpcBinding); ok {
+		if body, err := readBody(w, x.in, p.maxBody); err == nil {
+			q = askedAnyway(x, body)
+		}
 	}
-	body, err := readBody(w, x.in, p.maxBody)
-	if err != nil {
-		p.writeRPC(w, asked{}, f)
-		return
-	}
-	p.writeRPC(w, askedAnyway(x.in, body), f)
+	p.answerFault(w, x, q, f)
 }
 
-// exchangeKey is the context key of the exchange that a forwarded request
-// belongs to.
-type exchangeKey struct{}
-
-func exchangeOf(ctx context.Context) *exchange {
-	x, _ := ctx.Value(exchangeKey{}).(*exchange)
-	return x
-}
-
-// transport sends each request by the transport of its agent.
-type transport struct{}
-
-func (transport) RoundTrip(r *http.Request) (*http.Response, error) {
-	x := exchangeOf(r.Context())
-	if x == nil {
-		return nil, errors.New("request belongs to no exchange")
+// askedAnyway reads what an answer must know out of a body of any quality.
+func askedAnyway(x *exchange, body []byte) asked {
+	req, err := x.binding.read(x.in, x.rest, body)
+	if bad, ok := errors.AsType[*wire.Error](err); ok {
+		return x.askedBy(bad)
 	}
-	return x.agent.transport.RoundTrip(r)
+	return askedOf(req)
 }

@@ -180,6 +180,21 @@ func newWorldWith(t *testing.T, change func(*sessions.Options, *proxy.Options), 
 	return w
 }
 
+// listenGRPC starts the sidecar's gRPC port for the agent named worker and
+// returns its address.
+func (w *world) listenGRPC(t *testing.T) string {
+	t.Helper()
+	s := httptest.NewUnstartedServer(nil)
+	s.Config.Protocols = new(http.Protocols)
+	s.Config.Protocols.SetHTTP1(true)
+	s.Config.Protocols.SetUnencryptedHTTP2(true)
+	addr := s.Listener.Addr().String()
+	s.Config.Handler = w.proxy.GRPC("worker", addr)
+	s.Start()
+	t.Cleanup(s.Close)
+	return addr
+}
+
 // answer is a response, read to its end.
 type answer struct {
 	status          int

@@ -24,7 +24,8 @@ type capped struct {
 	headers []string // beside the root
 	held    bool     // while another call is under way
 	before  string   // a call that is made first
-	want10  string   // code, message, data of the error in 1.0
+	want10  string   // the rest of the ErrorInfo of 1.0, and its RetryInfo
+	quota   string   // subject of the QuotaFailure; empty: none
 	code    string
 	message string
 }
@@ -35,16 +36,19 @@ var refusals = []capped{
 		reason: "CHILDREN_LIMIT", limits: lineage.Limits{MaxChildren: 1}, held: true, code: "-32050",
 		message: "fan-out limit reached: session coordinator has 1 of 1 children running (maxChildren); retry when one ends",
 		want10:  `"metadata":{"agent":"worker","count":"1","limit":"maxChildren","parent":"coordinator","value":"1"},"reason":"CHILDREN_LIMIT"},` + retryInfo,
+		quota:   "session:coordinator",
 	},
 	{
 		reason: "FANOUT_LIMIT", limits: lineage.Limits{MaxFanOut: 1}, held: true, code: "-32050",
 		message: "fan-out limit reached: session coordinator has 1 of 1 calls running (maxFanOut); retry when one ends",
 		want10:  `"metadata":{"agent":"worker","count":"1","limit":"maxFanOut","parent":"coordinator","value":"1"},"reason":"FANOUT_LIMIT"},` + retryInfo,
+		quota:   "session:coordinator",
 	},
 	{
 		reason: "CONCURRENCY_LIMIT", limits: lineage.Limits{MaxConcurrent: 1}, held: true, code: "-32050",
 		message: "concurrency limit reached: agent worker has 1 of 1 calls running (maxConcurrent); retry when one ends",
 		want10:  `"metadata":{"agent":"worker","count":"1","limit":"maxConcurrent","parent":"coordinator","value":"1"},"reason":"CONCURRENCY_LIMIT"},` + retryInfo,
+		quota:   "agent:worker",
 	},
 	{
 		reason: "DEPTH_LIMIT", limits: lineage.Limits{MaxDepth: 1}, headers: []string{"x-kagent-parent-context-id", "mid"}, code: "-32051",
@@ -83,6 +87,15 @@ const (
 	// childContext stands for the context of the session that the first call made.
 	childContext = "<child>"
 )
+
+// details are the google.rpc details of a refusal, as ProtoJSON.
+func (c capped) details() string {
+	d := `[{"@type":"type.googleapis.com/google.rpc.ErrorInfo","domain":"a2a-sidecar",` + c.want10
+	if c.quota != "" {
+		d += `,{"@type":"type.googleapis.com/google.rpc.QuotaFailure","violations":[{"description":"` + c.message + `","subject":"` + c.quota + `"}]}`
+	}
+	return d + "]"
+}
 
 // refused makes a world in which the next call of c is refused. The calls that
 // hold its places end with the test.
@@ -132,8 +145,7 @@ func TestRefusals(t *testing.T) {
 			t.Parallel()
 			w, headers := refused(t, c, func(*proxy.Agent) {})
 			want03 := `{"jsonrpc":"2.0","id":1,"error":{"code":` + c.code + `,"message":"` + c.message + `"}}`
-			want10 := `{"jsonrpc":"2.0","id":1,"error":{"code":` + c.code + `,"message":"` + c.message +
-				`","data":[{"@type":"type.googleapis.com/google.rpc.ErrorInfo","domain":"a2a-sidecar",` + c.want10 + `]}}`
+			want10 := `{"jsonrpc":"2.0","id":1,"error":{"code":` + c.code + `,"message":"` + c.message + `","data":` + c.details() + `}}`
 			for _, tt := range []struct{ body, contentType, want string }{
 				{send10("m1", ""), "application/json", want10},
 				{stream10("m2", ""), "text/event-stream", "data: " + want10 + "\n\n"},

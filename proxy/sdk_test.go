@@ -11,20 +11,39 @@ import (
 	"github.com/a2aproject/a2a-go/v2/a2aclient"
 	"github.com/a2aproject/a2a-go/v2/a2aclient/agentcard"
 	"github.com/a2aproject/a2a-go/v2/a2acompat/a2av0"
+	grpc03 "github.com/a2aproject/a2a-go/v2/a2agrpc/v0"
+	grpc10 "github.com/a2aproject/a2a-go/v2/a2agrpc/v1"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
 
 	"github.com/a2a-sidecar/a2a-sidecar/internal/agents"
 	"github.com/a2a-sidecar/a2a-sidecar/lineage"
 )
 
-// wires are the ways in which the SDK's clients and servers meet.
-var wires = []struct {
+// sdkWire is a way in which the SDK's clients and servers meet.
+type sdkWire struct {
 	name          string
 	agent, client agents.Version
-}{
-	{"1.0", agents.V10, agents.V10},
-	{"0.3", agents.V03, agents.V03},
-	{"both by 1.0", agents.Both, agents.V10},
-	{"both by 0.3", agents.Both, agents.V03},
+	binding       a2a.TransportProtocol
+}
+
+var wires = func() (all []sdkWire) {
+	for _, binding := range []a2a.TransportProtocol{a2a.TransportProtocolJSONRPC, a2a.TransportProtocolHTTPJSON, a2a.TransportProtocolGRPC} {
+		for _, v := range []struct{ agent, client agents.Version }{
+			{agents.V10, agents.V10},
+			{agents.V03, agents.V03},
+			{agents.Both, agents.V10},
+			{agents.Both, agents.V03},
+		} {
+			all = append(all, sdkWire{string(binding) + " agent " + string(v.agent) + " client " + string(v.client), v.agent, v.client, binding})
+		}
+	}
+	return all
+}()
+
+// options are those of an agent that this wire leads to.
+func (v sdkWire) options() agents.Options {
+	return agents.Options{Version: v.agent, Bindings: []a2a.TransportProtocol{v.binding}}
 }
 
 // startAgent runs an agent of the SDK until the test ends.
@@ -59,27 +78,41 @@ func (v *visited) RoundTrip(r *http.Request) (*http.Response, error) {
 
 // dial makes the SDK's client for worker from the card that the sidecar
 // serves. It fails the test if the client ever talks to anybody else.
-func (w *world) dial(t *testing.T, version agents.Version) *a2aclient.Client {
+func (w *world) dial(t *testing.T, v sdkWire) *a2aclient.Client {
 	t.Helper()
-	v := &visited{base: w.Client().Transport, host: map[string]int{}}
-	hc := &http.Client{Transport: v}
+	if v.binding == a2a.TransportProtocolGRPC {
+		w.listenGRPC(t)
+	}
+	seen := &visited{base: w.Client().Transport, host: map[string]int{}}
+	hc := &http.Client{Transport: seen}
 	card, err := (&agentcard.Resolver{Client: hc, CardParser: a2av0.NewAgentCardParser()}).Resolve(t.Context(), w.URL+"/agents/worker")
 	if err != nil {
 		t.Fatalf("resolving the card: %v", err)
 	}
-	speak := a2aclient.WithJSONRPCTransport(hc)
-	if version == agents.V03 {
-		speak = a2av0.WithJSONRPCTransport(a2av0.JSONRPCTransportConfig{Client: hc})
-	}
+	plain := grpc.WithTransportCredentials(insecure.NewCredentials())
+	speak := map[a2a.TransportProtocol]map[agents.Version]a2aclient.FactoryOption{
+		a2a.TransportProtocolJSONRPC: {
+			agents.V10: a2aclient.WithJSONRPCTransport(hc),
+			agents.V03: a2av0.WithJSONRPCTransport(a2av0.JSONRPCTransportConfig{Client: hc}),
+		},
+		a2a.TransportProtocolHTTPJSON: {
+			agents.V10: a2aclient.WithRESTTransport(hc),
+			agents.V03: a2av0.WithRESTTransport(a2av0.RESTTransportConfig{Client: hc}),
+		},
+		a2a.TransportProtocolGRPC: {
+			agents.V10: grpc10.WithGRPCTransport(plain),
+			agents.V03: grpc03.WithGRPCTransport(plain),
+		},
+	}[v.binding][v.client]
 	c, err := a2aclient.NewFromCard(t.Context(), card, a2aclient.WithDefaultsDisabled(), speak)
 	if err != nil {
 		t.Fatalf("making a client from the card: %v", err)
 	}
 	t.Cleanup(func() {
 		_ = c.Destroy()
-		delete(v.host, w.Listener.Addr().String())
-		if len(v.host) > 0 {
-			t.Errorf("the client went around the sidecar: %v", v.host)
+		delete(seen.host, w.Listener.Addr().String())
+		if len(seen.host) > 0 {
+			t.Errorf("the client went around the sidecar: %v", seen.host)
 		}
 	})
 	return c
@@ -108,9 +141,9 @@ func TestSDK(t *testing.T) {
 	for _, v := range wires {
 		t.Run(v.name, func(t *testing.T) {
 			t.Parallel()
-			agent := startAgent(t, agents.Options{Version: v.agent})
+			agent := startAgent(t, v.options())
 			w := newWorld(t, isolated("worker", agent.URL()))
-			c := w.dial(t, v.client)
+			c := w.dial(t, v)
 
 			result, err := c.SendMessage(t.Context(), userMessage("tides"))
 			if err != nil {
@@ -165,11 +198,13 @@ func TestSDKResume(t *testing.T) {
 		for _, isolate := range []bool{false, true} {
 			t.Run(v.name+map[bool]string{true: " isolated", false: " shared"}[isolate], func(t *testing.T) {
 				t.Parallel()
-				agent := startAgent(t, agents.Options{Version: v.agent, Behaviour: agents.Ask})
+				opts := v.options()
+				opts.Behaviour = agents.Ask
+				agent := startAgent(t, opts)
 				a := agentAt("worker", agent.URL())
 				a.Session.Isolate = isolate
 				w := newWorld(t, a)
-				c := w.dial(t, v.client)
+				c := w.dial(t, v)
 
 				result, err := c.SendMessage(t.Context(), userMessage("tides"))
 				if err != nil {
@@ -213,18 +248,18 @@ func TestSDKResume(t *testing.T) {
 func TestSDKRefusals(t *testing.T) {
 	t.Parallel()
 	const why = "agent worker cannot be reached; retry later"
-	for _, v := range []struct {
-		name   string
-		client agents.Version
-	}{{"1.0", agents.V10}, {"0.3", agents.V03}} {
+	for _, v := range wires {
+		if v.agent == agents.Both {
+			continue // who serves does not matter to what the sidecar answers
+		}
 		for _, asTask := range []bool{false, true} {
 			t.Run(v.name+map[bool]string{true: " as a task", false: " as an error"}[asTask], func(t *testing.T) {
 				t.Parallel()
-				agent := startAgent(t, agents.Options{Version: v.client})
+				agent := startAgent(t, v.options())
 				a := isolated("worker", agent.URL())
 				a.RefuseTask = asTask
 				w := newWorld(t, a)
-				c := w.dial(t, v.client)
+				c := w.dial(t, v)
 				if err := agent.Close(); err != nil {
 					t.Fatal(err)
 				}
@@ -249,7 +284,7 @@ func TestSDKRefusals(t *testing.T) {
 					t.Fatalf("the stream was empty, %v", err)
 				}
 				checkRefusal(t, asTask, events[0], err, why)
-				if v.client == agents.V03 { // whose streams end with a final status
+				if v.client == agents.V03 && v.binding == a2a.TransportProtocolJSONRPC { // whose streams end with a final status
 					last, ok := events[len(events)-1].(*a2a.TaskStatusUpdateEvent)
 					if !ok || last.Status.State != a2a.TaskStateFailed || textOf(last.Status.Message) != why {
 						t.Errorf("last event = %+v, want a failed status", events[len(events)-1])

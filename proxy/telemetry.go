@@ -12,6 +12,7 @@ import (
 	"go.opentelemetry.io/otel/propagation"
 	"go.opentelemetry.io/otel/trace"
 
+	"github.com/a2a-sidecar/a2a-sidecar/internal/wire"
 	"github.com/a2a-sidecar/a2a-sidecar/lineage"
 	"github.com/a2a-sidecar/a2a-sidecar/sessions"
 )
@@ -88,6 +89,10 @@ var outcomes = [...]string{
 	sessions.Unread:      "unread",
 }
 
+// systems are the bindings as rpc.system.name has them. OpenTelemetry has none
+// for calls that are plain HTTP.
+var systems = [...]string{wire.JSONRPC: "jsonrpc", wire.REST: "http", wire.GRPC: "grpc"}
+
 // now is the clock of the durations.
 func (*instruments) now() time.Time { return time.Now() }
 
@@ -98,7 +103,7 @@ func (t *instruments) start(ctx context.Context, x *exchange) (context.Context, 
 	parent := trace.SpanContextFromContext(ctx)
 	op, agent := x.request.Op.String(), x.agent.Session.Name
 	ctx, span := t.tracer.Start(ctx, op+" "+agent, trace.WithSpanKind(trace.SpanKindClient), trace.WithAttributes(
-		attribute.String("rpc.system.name", "jsonrpc"),
+		attribute.String("rpc.system.name", systems[x.request.Binding]),
 		attribute.String("rpc.method", x.request.Op.String()),
 		attribute.String("gen_ai.operation.name", "invoke_agent"),
 		attribute.String("gen_ai.agent.name", agent),

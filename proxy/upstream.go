@@ -3,12 +3,11 @@ package proxy
 import (
 	"crypto/tls"
 	"net"
-	"net/http"
 	"net/url"
 	"strings"
 	"sync"
-	"time"
 
+	"github.com/a2a-sidecar/a2a-sidecar/internal/cardsig"
 	"github.com/a2a-sidecar/a2a-sidecar/lineage"
 	"github.com/a2a-sidecar/a2a-sidecar/sessions"
 )
@@ -17,56 +16,40 @@ import (
 type Agent struct {
 	Session     sessions.Agent // name, isolation, limits
 	URL         *url.URL       // base; absolute, http or https
+	GRPCURL     *url.URL       // of its gRPC interface; nil: where its card says, at the host of URL
 	TLS         *tls.Config    // for https; nil: the system's roots
 	CardsAsSent bool           // agent cards pass byte for byte
+	CardKeys    cardsig.Keys   // that cards must be signed with; empty: signatures are not looked at
 	Told        lineage.Told   // how much of the lineage it is told
 	RefuseTask  bool           // its callers get refusals as failed tasks
+	RelayPush   bool           // push notifications pass the sidecar
 }
-
-// Connections kept to one agent. Go's default of 2 makes a fan-out of 11 dial
-// nine times each round.
-const (
-	maxIdle     = 256
-	idleTimeout = 90 * time.Second
-)
 
 // upstream is an agent with the connections to it.
 type upstream struct {
 	Agent
-	reach     *reach
-	transport *http.Transport
+	base *channel // JSON-RPC, HTTP+JSON, cards, and all that is not A2A
+
+	mu       sync.Mutex // guards the fields below
+	grpc     *channel   // nil: not known yet where it is
+	grpcPort string     // host:port of the sidecar's own gRPC port for the agent; empty: none
 }
 
 func newUpstream(a Agent) *upstream {
-	u := &upstream{Agent: a, reach: newReach(dialAddr(a.URL))}
-	u.transport = &http.Transport{
-		DialContext:         u.reach.DialContext,
-		TLSClientConfig:     a.TLS,
-		TLSHandshakeTimeout: dialTimeout,
-		ForceAttemptHTTP2:   true,
-		MaxIdleConnsPerHost: maxIdle,
-		IdleConnTimeout:     idleTimeout,
-		DisableCompression:  true, // bytes are the caller's: none is unpacked for it
-		// No Proxy: an agent is where its URL says. No time-outs for answers:
-		// agents think for as long as they like.
+	u := &upstream{Agent: a, base: newChannel(a.URL, a.TLS, http1)}
+	if a.GRPCURL != nil {
+		u.grpc = newChannel(a.GRPCURL, a.TLS, http2)
 	}
 	return u
 }
 
 func (u *upstream) close() {
-	u.transport.CloseIdleConnections()
-	u.reach.close()
-}
-
-func dialAddr(u *url.URL) string {
-	port := u.Port()
-	if port == "" {
-		port = "80"
-		if u.Scheme == "https" {
-			port = "443"
-		}
+	u.base.close()
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.grpc != nil {
+		u.grpc.close()
 	}
-	return net.JoinHostPort(u.Hostname(), port)
 }
 
 // hostRoot, as the first segment below an agent, names a path from the root of
@@ -98,10 +81,7 @@ func (u *upstream) target(rest, rawQuery string) *url.URL {
 // path of it below the agent's name at the sidecar. Host and port of the URL do
 // not matter: the agent is where it is configured to be, whatever it calls itself.
 func (u *upstream) below(raw string) (string, bool) {
-	if !strings.Contains(raw, "://") {
-		raw = "//" + raw // gRPC interfaces come without a scheme
-	}
-	t, err := url.Parse(raw)
+	t, err := parseInterface(raw)
 	if err != nil {
 		return "", false
 	}
@@ -116,12 +96,23 @@ func (u *upstream) below(raw string) (string, bool) {
 	return rest, true
 }
 
-// newBuffers pools the buffers that bodies are copied through.
-func newBuffers() *buffers {
-	return &buffers{pool: sync.Pool{New: func() any { b := make([]byte, 32<<10); return &b }}}
+// parseInterface parses a URL as cards have them: gRPC interfaces may come
+// without a scheme.
+func parseInterface(raw string) (*url.URL, error) {
+	if !strings.Contains(raw, "://") {
+		raw = "//" + raw
+	}
+	return url.Parse(raw)
 }
 
-type buffers struct{ pool sync.Pool }
-
-func (b *buffers) Get() []byte  { return *b.pool.Get().(*[]byte) }
-func (b *buffers) Put(p []byte) { b.pool.Put(&p) }
+// dialAddr is the host and port that a URL names.
+func dialAddr(u *url.URL) string {
+	port := u.Port()
+	if port == "" {
+		port = "80"
+		if u.Scheme == "https" {
+			port = "443"
+		}
+	}
+	return net.JoinHostPort(u.Hostname(), port)
+}

@@ -295,21 +295,6 @@ func (r *Record) remembered(key BindingKey) (Binding, bool) {
 	return r.fresh.Get(key)
 }
 
-// MayAsk returns a *lineage.Refusal if a context that a call asks about belongs
-// to another principal's tree. One that nothing is known of may be asked about:
-// the agent is the judge.
-func (r *Record) MayAsk(ctx context.Context, agent *Agent, principal, contextID string) error {
-	b, err := r.find(ctx, BindContext, agent.Name, contextID)
-	switch {
-	case err == nil && b.Principal != principal:
-		return &lineage.Refusal{Reason: lineage.ContextForbidden, Agent: agent.Name}
-	case err == nil, errors.Is(err, ErrNotFound), errors.Is(err, ErrUnavailable):
-		return nil
-	default:
-		return err
-	}
-}
-
 // unavailable marks an error of the store's as its being down, unless the
 // caller itself has gone, and has the store watched until it answers.
 func (r *Record) unavailable(ctx context.Context, doing string, err error) error {

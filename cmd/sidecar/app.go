@@ -8,8 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net"
-	"net/http"
 	"os"
 	"slices"
 	"sync/atomic"
@@ -43,33 +41,29 @@ type appOptions struct {
 	Drain  time.Duration // that calls under way get once the sidecar is told to stop; 0: drainTime
 }
 
-// app is one running sidecar: a store, the record over it, and two listeners.
+// app is one running sidecar: a store, the record over it, and the listeners.
 // It is assembled in one place, for serve and for the demo.
 type app struct {
-	log      *slog.Logger
-	tel      *telemetry.Telemetry
-	store    sessions.Store
-	record   *sessions.Record
-	proxy    *proxy.Proxy
-	outbound *endpoint
-	admin    *endpoint
-	calls    *underWay     // what the outbound port is working on
-	drain    time.Duration // that calls under way get once the sidecar is told to stop
-	stopping atomic.Bool   // it has been told to stop
-	refuses  bool          // onStoreDown: refuse
-	releases []release
+	log       *slog.Logger
+	tel       *telemetry.Telemetry
+	store     sessions.Store
+	record    *sessions.Record
+	proxy     *proxy.Proxy
+	outbound  *endpoint
+	callbacks *endpoint            // nil: off
+	grpc      map[string]*endpoint // by agent
+	admin     *endpoint
+	calls     underWay      // what the ports that calls come by are working on
+	drain     time.Duration // that calls under way get once the sidecar is told to stop
+	stopping  atomic.Bool   // it has been told to stop
+	refuses   bool          // onStoreDown: refuse
+	releases  []release
 }
 
 // release undoes one acquisition. Releases run in reverse.
 type release struct {
 	what string
 	do   func(context.Context) error
-}
-
-// endpoint is a bound listener with the server for it.
-type endpoint struct {
-	listener net.Listener
-	server   *http.Server
 }
 
 // newApp opens the store and binds the listeners. What it has acquired when it
@@ -115,13 +109,17 @@ func newApp(ctx context.Context, o appOptions) (_ *app, err error) {
 	}
 	a.onStop("writing the record", a.record.Close)
 
+	pushURL, err := a.bindCallbacks(ctx, cfg)
+	if err != nil {
+		return nil, err
+	}
 	agents, err := proxyAgents(cfg)
 	if err != nil {
 		return nil, err
 	}
 	a.proxy, err = proxy.New(proxy.Options{
 		Agents: agents, Record: a.record, HeaderPrefix: cfg.Lineage.HeaderPrefix, MaxBody: int64(cfg.LimitsHTTP.MaxBody),
-		Logger: o.Log, Tracer: a.tel.Tracer, Meter: a.tel.Meter, Propagator: a.tel.Propagator,
+		PushURL: pushURL, Logger: o.Log, Tracer: a.tel.Tracer, Meter: a.tel.Meter, Propagator: a.tel.Propagator,
 	})
 	if err != nil {
 		return nil, err
@@ -132,18 +130,17 @@ func newApp(ctx context.Context, o appOptions) (_ *app, err error) {
 	if err != nil {
 		return nil, err
 	}
-	a.calls = &underWay{Handler: a.proxy}
-	if a.outbound, err = a.bind(ctx, "outbound", cfg.Listen.Outbound, cfg.LimitsHTTP, a.calls); err != nil {
+	if err = a.listen(ctx, cfg, a.proxy); err != nil {
 		return nil, err
 	}
 	limits := apiLimits(cfg)
-	looking := admin.New(admin.Options{
+	if a.admin, err = a.bind(ctx, "admin", cfg.Listen.Admin, cfg.LimitsHTTP); err != nil {
+		return nil, err
+	}
+	a.admin.server.Handler = admin.New(admin.Options{
 		Reader: a.record.Reader(), Limits: func() adminapi.Limits { return limits }, Ready: a.unready, Degraded: a.degraded, Metrics: a.tel.Metrics,
 		Token: string(token), Logger: o.Log,
 	})
-	if a.admin, err = a.bind(ctx, "admin", cfg.Listen.Admin, cfg.LimitsHTTP, looking); err != nil {
-		return nil, err
-	}
 	return a, nil
 }
 
@@ -165,36 +162,11 @@ func (a *app) release(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// bind opens a listener, so that all are known to be free before any serves.
-func (a *app) bind(ctx context.Context, name, addr string, limits config.LimitsHTTP, h http.Handler) (*endpoint, error) {
-	var lc net.ListenConfig
-	l, err := lc.Listen(ctx, "tcp", addr)
-	if err != nil {
-		return nil, fmt.Errorf("binding the %s port: %w", name, err)
-	}
-	protocols := new(http.Protocols)
-	protocols.SetHTTP1(true)
-	protocols.SetUnencryptedHTTP2(true)
-	e := &endpoint{listener: l, server: &http.Server{
-		Handler: h, Protocols: protocols,
-		ReadHeaderTimeout: limits.HeaderTimeout, MaxHeaderBytes: int(limits.MaxHeader), IdleTimeout: idleTime,
-		ErrorLog: slog.NewLogLogger(a.log.Handler(), slog.LevelDebug),
-		// No time-outs for bodies: streams last as long as agents think.
-	}}
-	a.onStop("closing the "+name+" port", func(context.Context) error {
-		if err := l.Close(); !errors.Is(err, net.ErrClosed) {
-			return err
-		}
-		return nil
-	})
-	return e, nil
-}
-
 // Outbound is the URL that the agent beside the sidecar calls.
-func (a *app) Outbound() string { return "http://" + a.outbound.listener.Addr().String() }
+func (a *app) Outbound() string { return a.outbound.url() }
 
 // Admin is the URL of the admin API.
-func (a *app) Admin() string { return "http://" + a.admin.listener.Addr().String() }
+func (a *app) Admin() string { return a.admin.url() }
 
 // unready says what keeps the sidecar from serving calls: that it has been told
 // to stop, or a store that does not answer, if calls must not go on without it.

@@ -50,7 +50,17 @@ func proxyAgents(cfg *config.Config) ([]proxy.Agent, error) {
 		if err != nil {
 			return nil, fmt.Errorf("agent %s: %w", a.Name, err)
 		}
+		var grpc *url.URL // nil: where the card says
+		if a.GRPC.URL != "" {
+			if grpc, err = url.Parse(a.GRPC.URL); err != nil {
+				return nil, fmt.Errorf("gRPC interface of agent %s: %w", a.Name, err)
+			}
+		}
 		tls, err := clientTLS(a.TLS)
+		if err != nil {
+			return nil, fmt.Errorf("agent %s: %w", a.Name, err)
+		}
+		keys, err := cardKeys(a.Cards.Verify)
 		if err != nil {
 			return nil, fmt.Errorf("agent %s: %w", a.Name, err)
 		}
@@ -61,8 +71,9 @@ func proxyAgents(cfg *config.Config) ([]proxy.Agent, error) {
 				Name: a.Name, Isolate: a.IsolateSessions, ContextIDs: contextid.Mode(a.ContextIDs),
 				Kind: lineage.Kind(a.Kind), Inherit: lineage.Inherit(a.Inherits()), TTL: a.SessionTTL(), Limits: limits,
 			},
-			URL: u, TLS: tls, CardsAsSent: !a.Cards.Rewrite,
+			URL: u, GRPCURL: grpc, TLS: tls, CardsAsSent: !a.Cards.Rewrite, CardKeys: keys,
 			Told: lineage.Told(a.Lineage), RefuseTask: a.Refuse == config.RefuseTask,
+			RelayPush: a.Push == config.PushRelay,
 		})
 	}
 	return agents, nil

@@ -28,10 +28,12 @@ import (
 
 // served is a sidecar that runs the serve command in this process.
 type served struct {
-	Outbound, Admin string // host:port
-	stop            context.CancelFunc
-	code            chan int
-	stderr          *lockedBuffer
+	Outbound, Admin, Callbacks string            // host:port
+	GRPC                       map[string]string // by agent
+
+	stop   context.CancelFunc
+	code   chan int
+	stderr *lockedBuffer
 }
 
 type lockedBuffer struct {

@@ -29,7 +29,8 @@ func (a *app) Run(ctx context.Context) error {
 	calls, abort := context.WithCancelCause(ctx)
 	defer abort(nil)
 	var g errgroup.Group
-	failed := make(chan struct{}, 2)
+	ports := a.callPorts()
+	failed := make(chan struct{}, len(ports)+1)
 	serve := func(e *endpoint, base context.Context) {
 		e.server.BaseContext = func(net.Listener) context.Context { return base }
 		g.Go(func() error {
@@ -41,7 +42,9 @@ func (a *app) Run(ctx context.Context) error {
 			return err
 		})
 	}
-	serve(a.outbound, calls)
+	for _, port := range ports {
+		serve(port, calls)
+	}
 	serve(a.admin, ctx)
 	sweeping, stopSweeping := context.WithCancel(ctx)
 	defer stopSweeping()
@@ -61,12 +64,17 @@ func (a *app) Run(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// drainCalls closes the outbound port, and returns when no call is under way any
-// more and the record has been told of the ends of all.
+// drainCalls closes the ports that calls come by, and returns when none is under
+// way any more and the record has been told of the ends of all.
 func (a *app) drainCalls(ctx context.Context, abort context.CancelCauseFunc) error {
 	drain, cancel := context.WithTimeout(ctx, a.drain)
 	defer cancel()
-	err := a.outbound.server.Shutdown(drain)
+	ports := a.callPorts()
+	var g errgroup.Group
+	for _, port := range ports {
+		g.Go(func() error { return port.server.Shutdown(drain) })
+	}
+	err := g.Wait()
 	if err == nil {
 		err = a.calls.wait(drain) // upgraded connections are not the server's
 	}
@@ -77,7 +85,11 @@ func (a *app) drainCalls(ctx context.Context, abort context.CancelCauseFunc) err
 		a.log.Warn("calls cut: they were still under way when the drain time had passed", "calls", cut)
 	}
 	abort(errStopping)
-	err = a.outbound.server.Close()
+	var errs []error
+	for _, port := range ports {
+		errs = append(errs, port.server.Close())
+	}
+	err = errors.Join(errs...)
 	flush, cancel := context.WithTimeout(ctx, flushTime)
 	defer cancel()
 	if stuck := a.calls.wait(flush); stuck != nil {
@@ -96,30 +108,31 @@ func (a *app) closeAdmin(ctx context.Context) error {
 	return err
 }
 
-// underWay is a handler that knows how many requests it is working on. A
+// underWay knows how many requests some handlers are working on. A
 // [sync.WaitGroup] would not do: requests may come while somebody waits.
 type underWay struct {
-	http.Handler
-
 	mu   sync.Mutex // guards the fields below
 	n    int
 	none chan struct{} // closed when n falls to 0; nil if nobody waits for that
 }
 
-func (u *underWay) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	u.mu.Lock()
-	u.n++
-	u.mu.Unlock()
-	defer func() {
+// of returns h with its requests counted.
+func (u *underWay) of(h http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		u.mu.Lock()
-		defer u.mu.Unlock()
-		u.n--
-		if u.n == 0 && u.none != nil {
-			close(u.none)
-			u.none = nil
-		}
-	}()
-	u.Handler.ServeHTTP(w, r)
+		u.n++
+		u.mu.Unlock()
+		defer func() {
+			u.mu.Lock()
+			defer u.mu.Unlock()
+			u.n--
+			if u.n == 0 && u.none != nil {
+				close(u.none)
+				u.none = nil
+			}
+		}()
+		h.ServeHTTP(w, r)
+	})
 }
 
 func (u *underWay) count() int {

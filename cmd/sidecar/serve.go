@@ -127,7 +127,9 @@ func serve(ctx context.Context, e *env, file, addrFile string, flags []config.Fl
 	for _, agent := range cfg.Agents {
 		names = append(names, agent.Name)
 	}
-	log.Info("serving", "outbound", a.Outbound(), "admin", a.Admin(), "store", cfg.Store, "agents", names, "version", buildVersion().Version)
+	at := a.addresses()
+	log.Info("serving", "outbound", a.Outbound(), "admin", a.Admin(), "callbacks", at.Callbacks, "grpc", at.GRPC,
+		"store", cfg.Store, "agents", names, "version", buildVersion().Version)
 	if len(names) == 0 {
 		log.Warn("no agent is configured; name one with --agent NAME=URL or in the file")
 	}
@@ -161,9 +163,7 @@ func newLogger(w io.Writer, c config.Log) *slog.Logger {
 // writeAddrs tells whoever started the sidecar where it listens. The file
 // appears whole: a reader that waits for it never finds half of it.
 func writeAddrs(path string, a *app) error {
-	b, err := json.Marshal(map[string]string{
-		"outbound": a.outbound.listener.Addr().String(), "inbound": "", "admin": a.admin.listener.Addr().String(),
-	})
+	b, err := json.Marshal(a.addresses())
 	if err != nil {
 		return err
 	}

@@ -20,13 +20,13 @@ import (
 	"net"
 	"net/http"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
 	"github.com/a2aproject/a2a-go/v2/a2a"
 	"github.com/a2aproject/a2a-go/v2/a2acompat/a2av0"
 	"github.com/a2aproject/a2a-go/v2/a2asrv"
+	"github.com/a2aproject/a2a-go/v2/a2asrv/push"
 )
 
 // Version says which versions of A2A an agent speaks.
@@ -45,6 +45,11 @@ type Options struct {
 	Description string
 	Version     Version   // empty: V10
 	Behaviour   Behaviour // empty: Researcher
+	// Bindings are those that the agent speaks; nil: JSON-RPC alone. gRPC has a
+	// port of its own.
+	Bindings []a2a.TransportProtocol
+	// Push says that the agent sends push notifications to whom asks for them.
+	Push bool
 
 	// Delay is how long the agent works on a message. A researcher says what it
 	// is doing while it works.
@@ -73,6 +78,7 @@ type Agent struct {
 	stop   context.CancelFunc
 	drain  func() error // lets answers leave, and then closes the server
 	served chan error   // what Serve ended with
+	grpc   *grpcServer  // nil: none
 
 	working sync.WaitGroup
 
@@ -84,11 +90,13 @@ type Agent struct {
 	most   int
 }
 
-// The paths of the JSON-RPC interfaces. An agent that speaks both versions has
-// 0.3 on a path of its own.
+// The paths of the interfaces. An agent that speaks both versions has 0.3 on
+// paths of its own.
 const (
-	pathMain = "/"
-	path03   = "/v0.3"
+	pathRPC    = "/"
+	pathRPC03  = "/v0.3"
+	pathREST   = "/rest"
+	pathREST03 = "/v0.3/rest"
 )
 
 const (
@@ -118,7 +126,7 @@ func Start(ctx context.Context, opts Options) (*Agent, error) {
 		return nil, fmt.Errorf("starting agent %s: %w", opts.Name, err)
 	}
 	a.url = "http://" + listener.Addr().String()
-	handler, err := a.routes(executor)
+	handler, err := a.routes(ctx, executor)
 	if err != nil {
 		return nil, errors.Join(err, listener.Close())
 	}
@@ -141,13 +149,17 @@ func Start(ctx context.Context, opts Options) (*Agent, error) {
 }
 
 // routes lays out the interfaces that the agent's version asks for, and its card.
-func (a *Agent) routes(executor a2asrv.AgentExecutor) (http.Handler, error) {
-	handler := a2asrv.NewHandler(executor, a2asrv.WithLogger(a.opts.Logger))
+func (a *Agent) routes(ctx context.Context, executor a2asrv.AgentExecutor) (http.Handler, error) {
+	options := []a2asrv.RequestHandlerOption{a2asrv.WithLogger(a.opts.Logger)}
+	if a.opts.Push {
+		options = append(options, a2asrv.WithPushNotifications(push.NewInMemoryStore(), push.NewHTTPPushSender(nil)))
+	}
+	handler := a2asrv.NewHandler(executor, options...)
 	card := &a2a.AgentCard{
 		Name:               a.opts.Name,
 		Description:        a.opts.Description,
 		Version:            "1.0.0",
-		Capabilities:       a2a.AgentCapabilities{Streaming: true},
+		Capabilities:       a2a.AgentCapabilities{Streaming: true, PushNotifications: a.opts.Push},
 		DefaultInputModes:  []string{"text/plain"},
 		DefaultOutputModes: []string{"text/plain"},
 		Skills: []a2a.AgentSkill{{
@@ -156,22 +168,8 @@ func (a *Agent) routes(executor a2asrv.AgentExecutor) (http.Handler, error) {
 		}},
 	}
 	mux := http.NewServeMux()
-	offer := func(path string, version a2a.ProtocolVersion, h http.Handler) {
-		mux.Handle(path, h)
-		i := a2a.NewAgentInterface(a.url+strings.TrimSuffix(path, "/"), a2a.TransportProtocolJSONRPC)
-		i.ProtocolVersion = version
-		card.SupportedInterfaces = append(card.SupportedInterfaces, i)
-	}
-	switch a.opts.Version {
-	case V10:
-		offer(pathMain, a2a.Version, a2asrv.NewJSONRPCHandler(handler))
-	case V03:
-		offer(pathMain, a2av0.Version, a2av0.NewJSONRPCHandler(handler))
-	case Both:
-		offer(pathMain, a2a.Version, a2asrv.NewJSONRPCHandler(handler))
-		offer(path03, a2av0.Version, a2av0.NewJSONRPCHandler(handler))
-	default:
-		return nil, fmt.Errorf("starting agent %s: no such version of A2A: %q", a.opts.Name, a.opts.Version)
+	if err := a.offer(ctx, mux, card, handler); err != nil {
+		return nil, fmt.Errorf("starting agent %s: %w", a.opts.Name, err)
 	}
 	if a.opts.Version == V10 {
 		mux.Handle(a2asrv.WellKnownAgentCardPath, a2asrv.NewStaticAgentCardHandler(card))
@@ -222,6 +220,9 @@ func (a *Agent) Close() error {
 	}
 	a.stop()
 	err := a.drain()
+	if a.grpc != nil {
+		err = errors.Join(err, a.grpc.close())
+	}
 	a.working.Wait()
 	if served := <-a.served; !errors.Is(served, http.ErrServerClosed) {
 		err = errors.Join(err, served)

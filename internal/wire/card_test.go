@@ -17,12 +17,12 @@ func toSidecar(binding, url string) (string, bool) {
 
 func TestRewriteCardTranscripts(t *testing.T) {
 	t.Parallel()
-	transcripts(t, "cards", func(t *testing.T, in []byte) []file {
-		got, err := wire.RewriteCard(in, func(binding, _ string) (string, bool) {
+	transcripts(t, "cards", func(t *testing.T, in file) []file {
+		got, err := wire.RewriteCard([]byte(in.data), func(binding, _ string) (string, bool) {
 			return "http://127.0.0.1:8400/agents/worker/" + strings.ToLower(binding), true
 		})
 		if err != nil {
-			t.Fatalf("RewriteCard(%s) = %v, want no error", in, err)
+			t.Fatalf("RewriteCard(%s) = %v, want no error", in.data, err)
 		}
 		return []file{lines("rewritten.json", got)}
 	})
@@ -139,8 +139,8 @@ func TestRewriteCardResponse(t *testing.T) {
 }
 
 func FuzzRewriteCard(f *testing.F) {
-	for _, b := range seeds(f, "cards") {
-		f.Add(b)
+	for _, b := range seeds(f, "cards", "card.json") {
+		f.Add([]byte(b))
 	}
 	f.Add([]byte(`{"signatures":[1] , "url":"g","preferredTransport":"GRPC","additionalInterfaces":[{"url":"h","transport":"GRPC"},{"url":"u"}]}`))
 	f.Fuzz(func(t *testing.T, in []byte) {

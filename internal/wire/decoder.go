@@ -2,6 +2,7 @@ package wire
 
 import (
 	"bytes"
+	"strconv"
 	"strings"
 	"sync"
 
@@ -13,6 +14,9 @@ import (
 type span struct{ start, end int }
 
 func (s span) found() bool { return s.end > 0 }
+
+// holds reports whether t is there, and within s.
+func (s span) holds(t span) bool { return t.found() && s.start <= t.start && t.end <= s.end }
 
 // of returns the span's bytes, with their capacity cut so that an append to
 // them cannot reach into the rest of the body.
@@ -134,6 +138,19 @@ func (d *decoder) text() (string, error) {
 	}
 	s, _ := unquote(at.of(d.src))
 	return s, nil
+}
+
+// number reads the next value and returns it if it is an integer.
+func (d *decoder) number() (int, error) {
+	at, err := d.value()
+	if err != nil {
+		return 0, err
+	}
+	n, err := strconv.Atoi(string(at.of(d.src)))
+	if err != nil {
+		return 0, nil //nolint:nilerr // anything else is as good as absent
+	}
+	return n, nil
 }
 
 // flag reads the next value and reports whether it is true.

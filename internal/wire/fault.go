@@ -23,15 +23,15 @@ type Error struct {
 	// Code is CodeParse or CodeInvalid.
 	Code int
 	// ID is the raw JSON-RPC id to echo: a string or a number, nil if it could
-	// not be read. It aliases the body.
+	// not be read, or in another binding. It aliases the body.
 	ID []byte
 	// Op and Version are read as far as the body allows, so that a streaming
 	// method gets its error as an event.
 	Op      Op
 	Version Version
-	// Foreign reports a JSON object without the jsonrpc or method of a JSON-RPC
-	// envelope, in whatever case: no agent takes it for one, so it may pass
-	// through.
+	// Foreign reports what no agent takes for a call, so that it may pass
+	// through: a JSON object without the jsonrpc or method of a JSON-RPC
+	// envelope, in whatever case; for HTTP+JSON, a path that is none of A2A.
 	Foreign bool
 	// What is the fault in words, such as `duplicate key "contextId" in
 	// params.message`.
@@ -46,23 +46,31 @@ const MaxID = 512
 
 // CheckID returns an error if value cannot be an id: it is empty, longer than
 // MaxID, not UTF-8, begins or ends with a space, which no header carries, or
-// holds control characters, which would forge log lines
-// and headers. The error calls it name and does not quote the value.
+// holds control characters, which would forge log lines and headers. The error
+// calls it name and does not quote the value.
 func CheckID(name, value string) error {
-	switch {
-	case value == "":
-		return fmt.Errorf("%s is empty", name)
-	case len(value) > MaxID:
-		return fmt.Errorf("%s is longer than %d bytes", name, MaxID)
-	case !utf8.ValidString(value):
-		return fmt.Errorf("%s is not valid UTF-8", name)
-	case strings.ContainsFunc(value, unicode.IsControl):
-		return fmt.Errorf("%s contains a control character", name)
-	case strings.TrimSpace(value) != value:
-		// A header could not carry it: the next hop would read another id.
-		return fmt.Errorf("%s begins or ends with a space", name)
+	if what := idFault(value); what != "" {
+		return errors.New(name + " " + what)
 	}
 	return nil
+}
+
+// idFault says why value cannot be an id, or "".
+func idFault(value string) string {
+	switch {
+	case value == "":
+		return "is empty"
+	case len(value) > MaxID:
+		return fmt.Sprintf("is longer than %d bytes", MaxID)
+	case !utf8.ValidString(value):
+		return "is not valid UTF-8"
+	case strings.ContainsFunc(value, unicode.IsControl):
+		return "contains a control character"
+	case strings.TrimSpace(value) != value:
+		// A header could not carry it: the next hop would read another id.
+		return "begins or ends with a space"
+	}
+	return ""
 }
 
 // describe turns an error of jsontext into words without quoting the input

@@ -57,16 +57,21 @@ func ReadParts(raw []byte) ([]Part, error) {
 // as earlier drafts have it, says nothing that they do not.
 func readPart(d *decoder) (Part, error) {
 	var (
-		p          Part
-		text, data span
-		file       bool
+		p    Part
+		text span
+		data dataMember
+		file bool
+		kind bool
 	)
 	err := d.members(func(name []byte) (err error) {
 		switch string(name) {
 		case "text":
 			text, err = d.value()
 		case "data":
-			data, err = d.value()
+			data, err = readData(d)
+		case "kind":
+			kind = true
+			err = d.skip()
 		case "file":
 			file = file || d.next() == '{'
 			err = d.members(func(name []byte) error { return p.fileMember(d, name) })
@@ -91,10 +96,41 @@ func readPart(d *decoder) (Part, error) {
 		p.Kind = "text"
 	case file:
 		p.Kind = "file"
-	case data.found():
-		p.Kind, p.Data = "data", data.of(d.src)
+	case data.boxed.found() && !kind:
+		p.Kind, p.Data = "data", data.boxed.of(d.src)
+	case data.whole.found():
+		p.Kind, p.Data = "data", data.whole.of(d.src)
 	}
 	return p, nil
+}
+
+// dataMember is the value of data.
+type dataMember struct {
+	whole span
+	// boxed is the object in it that is named data and alone there: so the
+	// ProtoJSON of 0.3 has the data, in parts without a kind.
+	boxed span
+}
+
+func readData(d *decoder) (m dataMember, err error) {
+	if d.next() != '{' {
+		m.whole, err = d.value()
+		return m, err
+	}
+	start, others := d.offset(), 0
+	err = d.members(func(name []byte) (err error) {
+		if string(name) == "data" && d.next() == '{' {
+			m.boxed, err = d.value()
+			return err
+		}
+		others++
+		return d.skip()
+	})
+	m.whole = span{start, int(d.json.InputOffset())}
+	if others > 0 {
+		m.boxed = span{}
+	}
+	return m, err
 }
 
 // fileMember reads the value of a member that describes a file: in the part

@@ -1,10 +1,7 @@
 package wire
 
 import (
-	"errors"
-	"io"
-	"slices"
-	"unicode/utf8"
+	"bytes"
 
 	"github.com/go-json-experiment/json/jsontext"
 )
@@ -79,134 +76,78 @@ type editor interface{ edited(Edit) []byte }
 // or in a URL is replaced.
 func (r *Request) Edited(e Edit) []byte { return r.body.edited(e) }
 
-// Read reads the body of a JSON-RPC request. It refuses every body that two
-// peers could read differently, and every send without a messageId, which both
-// versions require. A request with an unknown method is OpOther; its params
-// are not looked at, beyond being JSON without duplicate keys.
-//
-// The request refers to body, which must not be changed while it is in use.
-// The error, if any, is an *Error.
-func Read(body []byte) (*Request, error) {
-	if !utf8.Valid(body) {
-		return nil, unreadable(body, CodeParse, "body is not JSON: invalid UTF-8")
-	}
-	d := newDecoder(body, strict)
-	defer d.release()
-	if kind := d.next(); kind != '{' {
-		if _, err := d.value(); err != nil {
-			code, what := describe("body", err)
-			return nil, unreadable(body, code, what)
-		}
-		what := "body is not a JSON object"
-		if kind == '[' {
-			what = "body is a batch: batches are not part of A2A"
-		}
-		return nil, &Error{Code: CodeInvalid, What: what}
-	}
-	var m members
-	if _, err := m.read(d, &envelopeShape); err != nil {
-		code, what := describe("body", err)
-		return nil, unreadable(body, code, what)
-	}
-	// jsontext reads a stream of values. Anything but its end is a second body
-	// that a peer might read instead: not one JSON text, hence CodeParse.
-	if _, err := d.json.ReadToken(); !errors.Is(err, io.EOF) {
-		e := m.refuse(body, "bytes after the JSON value")
-		e.Code, e.Foreign = CodeParse, false
-		return nil, e
-	}
-	r, fault := m.request(body)
-	if fault != "" {
-		return nil, m.refuse(body, fault)
-	}
-	return r, nil
-}
-
-// request interprets the members, now that the method is known wherever it
-// stood. It returns what is wrong with them, or "".
-func (m *members) request(body []byte) (r *Request, fault string) {
-	if m.envelopeFault != "" {
-		return nil, m.envelopeFault
-	}
-	id := m.raw(body, fieldID)
-	if len(id) > 0 && !canEcho(id) && id[0] != 'n' {
-		return nil, "id is neither a string, a number nor null"
-	}
-	if v, ok := unquote(m.raw(body, fieldVersion)); !ok || v != "2.0" {
-		return nil, `jsonrpc is not "2.0"`
-	}
-	how, ok := m.method(body)
-	if !ok {
-		return nil, "method is not a string"
-	}
-	j := &jsonBody{src: body}
-	r = &Request{ID: id, Method: how.name, Version: how.version, Op: how.op, body: j}
-	if r.Op == OpOther {
-		return r, ""
-	}
-	if m.paramsFault != "" {
-		return nil, m.paramsFault
-	}
-	if params := m.raw(body, fieldParams); len(params) > 0 && params[0] != '{' && params[0] != 'n' {
-		return nil, "params is not an object"
-	}
-	if r.Op.Sends() {
-		return r, m.send(r, j)
-	}
-	return r, m.task(r, j)
-}
-
 // send fills in what a message says.
 func (m *members) send(r *Request, j *jsonBody) (fault string) {
 	message := m.raw(j.src, fieldMessage)
 	switch {
 	case message == nil:
-		return "params.message is missing"
+		return m.root + "message is missing"
 	case message[0] != '{':
-		return "params.message is not an object"
+		return m.root + "message is not an object"
 	}
-	if r.MessageID, fault = m.id(j.src, fieldMessageID, "params.message.messageId"); fault != "" {
+	if r.MessageID, fault = m.id(j.src, fieldMessageID, "message.messageId"); fault != "" {
 		return fault
 	}
 	if r.MessageID == "" {
-		return "params.message.messageId is missing"
+		return m.root + "message.messageId is missing"
 	}
-	if r.ContextID, fault = m.id(j.src, fieldMessageContext, "params.message.contextId"); fault != "" {
+	if r.ContextID, fault = m.id(j.src, fieldMessageContext, "message.contextId"); fault != "" {
 		return fault
 	}
-	if r.TaskID, fault = m.id(j.src, fieldMessageTask, "params.message.taskId"); fault != "" {
+	if r.TaskID, fault = m.id(j.src, fieldMessageTask, "message.taskId"); fault != "" {
 		return fault
 	}
 	j.into, j.context = m.at[fieldMessage].value, m.at[fieldMessageContext]
+	// Some peers of 0.3 (a2a-go's HTTP+JSON) read snake_case and nothing else.
+	spelled, _ := unquote(m.at[fieldMessageID].name.of(j.src))
+	j.snake = spelled == "message_id"
 	if parts := m.raw(j.src, fieldMessageParts); len(parts) > 0 && parts[0] == '[' {
 		r.Parts = parts
 	}
 	r.SenderSession, _ = unquote(m.raw(j.src, fieldADKSession))
-	return ""
-}
-
-// task fills in what the params of the other operations name.
-func (m *members) task(r *Request, j *jsonBody) (fault string) {
-	switch r.Op {
-	case OpGet, OpCancel, OpSubscribe:
-		r.TaskID, fault = m.id(j.src, fieldParamsID, "params.id")
-	case OpPushGet, OpPushList, OpPushDelete:
-		// In 1.0, id is the push configuration's.
-		if r.Version == V03 {
-			r.TaskID, fault = m.id(j.src, fieldParamsID, "params.id")
-			break
-		}
-		fallthrough
-	case OpPushSet:
-		r.TaskID, fault = m.id(j.src, fieldParamsTask, "params.taskId")
-	case OpList:
-		if m.at[fieldParams].value.found() && j.src[m.at[fieldParams].value.start] == '{' {
-			j.into, j.context = m.at[fieldParams].value, m.at[fieldParamsContext]
-		}
-		r.ContextID, fault = m.id(j.src, fieldParamsContext, "params.contextId")
-	default: // OpCard names neither
+	if config := m.raw(j.src, fieldPush); len(config) > 0 && config[0] == '{' {
+		fault = m.push(r, j, m.at[fieldPush].value, fieldPushID, "configuration.pushNotificationConfig.id")
 	}
 	return fault
+}
+
+// pushSet fills in the configuration that OpPushSet carries: in a member of
+// the params, or as the params themselves.
+func (m *members) pushSet(r *Request, j *jsonBody) (fault string) {
+	within := span{0, len(j.src)}
+	switch {
+	case m.at[fieldPushID].value.found():
+		return m.push(r, j, within, fieldPushID, "pushNotificationConfig.id")
+	case m.at[fieldConfigID].value.found():
+		return m.push(r, j, within, fieldConfigID, "configId")
+	default:
+		return m.push(r, j, within, fieldParamsID, "id")
+	}
+}
+
+// push fills in the push configuration that stands in within. Its id is what
+// the field holds, which errors call by that name.
+func (m *members) push(r *Request, j *jsonBody, within span, id field, name string) (fault string) {
+	p := new(Push)
+	if p.ID, fault = m.id(j.src, id, name); fault != "" {
+		return fault
+	}
+	if at := m.at[fieldPushURL].value; within.holds(at) {
+		if p.URL, _ = unquote(at.of(j.src)); p.URL != "" {
+			j.pushURL = at
+		}
+	}
+	token, _ := unquote(m.raw(j.src, fieldPushToken))
+	p.HasToken = token != ""
+	switch scheme := m.raw(j.src, fieldPushScheme); {
+	case len(scheme) == 0:
+	case scheme[0] == '"': // 1.0
+		p.HasScheme = len(scheme) > len(`""`)
+	case scheme[0] == '[': // 0.3
+		p.HasScheme = len(bytes.TrimSpace(scheme[1:len(scheme)-1])) > 0
+	}
+	r.Push = p
+	return ""
 }
 
 // raw returns the value of f, nil if it is absent.
@@ -219,104 +160,22 @@ func (m *members) id(body []byte, f field, name string) (id, fault string) {
 		return "", ""
 	}
 	if raw[0] != '"' {
-		return "", name + " is not a string"
+		return "", m.root + name + " is not a string"
 	}
 	if plain(raw) {
 		id = string(raw[1 : len(raw)-1])
 	} else {
 		b, err := jsontext.AppendUnquote(nil, raw)
 		if err != nil { // half a surrogate pair: decoded, it has many readings
-			return "", name + " is not valid UTF-8"
+			return "", m.root + name + " is not valid UTF-8"
 		}
 		id = string(b)
 	}
 	if id == "" {
 		return "", ""
 	}
-	if err := CheckID(name, id); err != nil {
-		return "", err.Error()
+	if what := idFault(id); what != "" {
+		return "", m.root + name + " " + what
 	}
 	return id, ""
-}
-
-// method returns what the method says, and whether it is there as a string.
-func (m *members) method(body []byte) (method, bool) {
-	raw := m.raw(body, fieldMethod)
-	if len(raw) == 0 || raw[0] != '"' {
-		return method{}, false
-	}
-	if plain(raw) {
-		return methodOf(raw[1 : len(raw)-1]), true
-	}
-	name, _ := jsontext.AppendUnquote(nil, raw)
-	return methodOf(name), true
-}
-
-// refuse makes the error for a body whose members could be read.
-func (m *members) refuse(body []byte, what string) *Error {
-	e := &Error{Code: CodeInvalid, What: what, Foreign: !m.rpc}
-	if id := m.raw(body, fieldID); len(id) > 0 && canEcho(id) {
-		e.ID = id
-	}
-	how, _ := m.method(body)
-	e.Op, e.Version = how.op, how.version
-	return e
-}
-
-// unreadable makes the error for a body that cannot be read as JSON with one
-// reading. A second, lenient reading finds what an answer needs, as far as the
-// body goes.
-func unreadable(body []byte, code int, what string) *Error {
-	d := newDecoder(body, tolerant)
-	defer d.release()
-	var m members
-	whole := d.next() == '{' && m.glimpse(d)
-	e := m.refuse(body, what)
-	e.Code = code
-	e.Foreign = e.Foreign && whole
-	return e
-}
-
-// glimpse reads the members of the envelope up to a fault of syntax. One that
-// occurs twice says nothing and is forgotten: JSON-RPC 2.0 §5 wants a null id
-// where the id is in doubt. It reports whether the body is one JSON object.
-func (m *members) glimpse(d *decoder) (whole bool) {
-	if _, err := d.open(); err != nil {
-		return false
-	}
-	var twice []field
-	for {
-		name, _, err := d.name()
-		if err != nil || name == nil {
-			break
-		}
-		k, near := envelopeShape.find(name)
-		m.rpc = m.rpc || marksRPC(k, near)
-		at, err := d.value()
-		if err != nil {
-			break
-		}
-		if k == nil {
-			continue
-		}
-		if m.at[k.field].value.found() {
-			twice = append(twice, k.field)
-		}
-		m.at[k.field].value = at
-	}
-	for f := range m.at {
-		if slices.Contains(twice, field(f)) {
-			m.at[f] = member{}
-		}
-	}
-	if _, err := d.close(); err != nil {
-		return false
-	}
-	_, err := d.json.ReadToken()
-	return errors.Is(err, io.EOF)
-}
-
-// canEcho reports whether a raw JSON value is a string or a number.
-func canEcho(raw []byte) bool {
-	return raw[0] == '"' || raw[0] == '-' || raw[0] >= '0' && raw[0] <= '9'
 }

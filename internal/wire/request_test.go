@@ -22,6 +22,12 @@ func read(tb testing.TB, body string) *wire.Request {
 	return r
 }
 
+// withContext is the body after it was made to name that context.
+func withContext(r *wire.Request, id string) []byte { return r.Edited(wire.Edit{Context: &id}) }
+
+// same reports whether two slices are one.
+func same(a, b []byte) bool { return len(a) == len(b) && (len(a) == 0 || &a[0] == &b[0]) }
+
 // call is a request body with these params.
 func call(method, params string) string {
 	return fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":%q,"params":%s}`, method, params)
@@ -32,29 +38,9 @@ func send(members string) string {
 	return call("SendMessage", `{"message":{"messageId":"m1"`+members+`}}`)
 }
 
-func TestReadTranscripts(t *testing.T) {
-	t.Parallel()
-	transcripts(t, "requests", func(t *testing.T, in []byte) []file {
-		r := read(t, string(in))
-		if got := r.WithContextID(r.ContextID); &got[0] != &in[0] && string(got) != string(in) {
-			t.Errorf("WithContextID(%q) = %s, want the body itself", r.ContextID, got)
-		}
-		recorded := map[string]any{
-			"id": string(r.ID), "method": r.Method, "version": r.Version.String(), "op": r.Op.String(),
-			"messageId": r.MessageID, "contextId": r.ContextID, "taskId": r.TaskID, "message": string(r.Message),
-		}
-		for k, v := range recorded {
-			if v == "" {
-				delete(recorded, k)
-			}
-		}
-		return []file{lines("forwarded.json", r.WithContextID("ctx-of-the-sidecar")), lines("recorded.json", indented(t, recorded))}
-	})
-}
-
 func TestReadMethods(t *testing.T) {
 	t.Parallel()
-	const params = `{"id":"i","taskId":"t","contextId":"c","message":{"messageId":"m","taskId":"mt","contextId":"mc"}}`
+	const params = `{"id":"i","taskId":"t","contextId":"c","message":{"messageId":"m","taskId":"mt","contextId":"mc","parts":[{"text":"x"}]}}`
 	for method, want := range map[string]wire.Request{
 		"message/send":                        {Version: wire.V03, Op: wire.OpSend, MessageID: "m", ContextID: "mc", TaskID: "mt"},
 		"message/stream":                      {Version: wire.V03, Op: wire.OpStream, MessageID: "m", ContextID: "mc", TaskID: "mt"},
@@ -89,11 +75,14 @@ func TestReadMethods(t *testing.T) {
 			// The params come first: their reading waits for the method.
 			body := fmt.Sprintf(`{"params":%s,"jsonrpc":"2.0","id":1,"method":%q}`, params, method)
 			got := *read(t, body)
-			if diff := cmp.Diff(want, got, cmpopts.IgnoreUnexported(got), cmpopts.IgnoreFields(got, "ID", "Message")); diff != "" {
+			if diff := cmp.Diff(want, got, cmpopts.IgnoreUnexported(got), cmpopts.IgnoreFields(got, "ID", "Parts", "Push")); diff != "" {
 				t.Errorf("Read(%s) (-want +got):\n%s", body, diff)
 			}
-			if (got.Message != nil) != got.Op.Sends() {
-				t.Errorf("Read(%s).Message = %s, want one for sends only", body, got.Message)
+			if want := `[{"text":"x"}]`; got.Op.Sends() != (string(got.Parts) == want) || !got.Op.Sends() && got.Parts != nil {
+				t.Errorf("Read(%s).Parts = %s, want %s for sends only", body, got.Parts, want)
+			}
+			if (got.Push != nil) != (got.Op == wire.OpPushSet) {
+				t.Errorf("Read(%s).Push = %+v, want one for push set only", body, got.Push)
 			}
 		})
 	}
@@ -116,10 +105,6 @@ func TestReadFields(t *testing.T) {
 		{"sender session of another type", send(`,"metadata":{"adk_session_id":1,"ADK_SESSION_ID":"x"}`), wire.Request{}},
 		{"metadata null", send(`,"metadata":null`), wire.Request{}},
 		{"metadata keys are the user's", send(`,"metadata":{"contextid":"x","CONTEXTID":"y","METHOD":1}`), wire.Request{}},
-		{"0.3 blocking", call("SendMessage", `{"configuration":{"blocking":true},"message":{"messageId":"m1"}}`), wire.Request{}},
-		{"0.3 non-blocking", call("SendMessage", `{"configuration":{"blocking":false},"message":{"messageId":"m1"}}`), wire.Request{NonBlocking: true}},
-		{"1.0 blocking", call("SendMessage", `{"configuration":{"returnImmediately":false},"message":{"messageId":"m1"}}`), wire.Request{}},
-		{"1.0 non-blocking", call("SendMessage", `{"message":{"messageId":"m1"},"configuration":{"returnImmediately":true}}`), wire.Request{NonBlocking: true}},
 		{"unknown fields", send(`,"x":{"contextId":"deep","CONTEXTID":1},"parts":[{"contextId":"deeper"}]`), wire.Request{}},
 		{"half a surrogate pair in a text", send(`,"parts":[{"text":"\ud83d"}]`), wire.Request{}},
 		{"white space", " \n" + strings.ReplaceAll(send(` , "contextId" : "c" `), ",", " ,\r\n\t") + "\n", wire.Request{ContextID: "c"}},
@@ -128,7 +113,7 @@ func TestReadFields(t *testing.T) {
 			t.Parallel()
 			tt.want.Method, tt.want.Version, tt.want.Op, tt.want.MessageID = "SendMessage", wire.V10, wire.OpSend, "m1"
 			got := *read(t, tt.body)
-			if diff := cmp.Diff(tt.want, got, cmpopts.IgnoreUnexported(got), cmpopts.IgnoreFields(got, "ID", "Message")); diff != "" {
+			if diff := cmp.Diff(tt.want, got, cmpopts.IgnoreUnexported(got), cmpopts.IgnoreFields(got, "ID", "Parts", "Push")); diff != "" {
 				t.Errorf("Read(%s) (-want +got):\n%s", tt.body, diff)
 			}
 		})
@@ -150,10 +135,9 @@ func TestReadID(t *testing.T) {
 
 func TestReadSlicesCannotGrowIntoBody(t *testing.T) {
 	t.Parallel()
-	body := []byte(send(""))
-	r := read(t, string(body))
-	for name, s := range map[string][]byte{"ID": r.ID, "Message": r.Message} {
-		if cap(s) != len(s) {
+	r := read(t, send(`,"parts":[{"text":"x"}]`))
+	for name, s := range map[string][]byte{"ID": r.ID, "Parts": r.Parts} {
+		if len(s) == 0 || cap(s) != len(s) {
 			t.Errorf("cap(%s) = %d, want its length %d", name, cap(s), len(s))
 		}
 	}
@@ -209,7 +193,9 @@ func TestReadRefuses(t *testing.T) {
 		{"taskId and alias", send(`,"taskId":"a","task_id":"b"`), invalid, "1", "taskId and task_id are both present in params.message", wire.OpSend},
 		{"params.taskId and alias", call("GetTaskPushNotificationConfig", `{"taskId":"a","task_id":"b"}`), invalid, "1", "taskId and task_id are both present in params", wire.OpPushGet},
 		{"params.contextId and alias", call("ListTasks", `{"contextId":"a","context_id":"b"}`), invalid, "1", "contextId and context_id are both present in params", wire.OpList},
-		{"returnImmediately and alias", call("SendMessage", `{"message":{"messageId":"m"},"configuration":{"returnImmediately":true,"return_immediately":false}}`), invalid, "1", "returnImmediately and return_immediately are both present in params.configuration", wire.OpSend},
+		{"push config and alias", call("SendMessage", `{"message":{"messageId":"m"},"configuration":{"pushNotificationConfig":{},"push_notification_config":{}}}`), invalid, "1", "pushNotificationConfig and push_notification_config are both present in params.configuration", wire.OpSend},
+		{"push configs of both versions", call("SendMessage", `{"message":{"messageId":"m"},"configuration":{"taskPushNotificationConfig":{},"pushNotificationConfig":{}}}`), invalid, "1", "pushNotificationConfig and taskPushNotificationConfig are both present in params.configuration", wire.OpSend},
+		{"two push urls", call("tasks/pushNotificationConfig/set", `{"taskId":"t","pushNotificationConfig":{"url":"a"},"url":"b"}`), invalid, "1", "a second url is present in params", wire.OpPushSet},
 
 		{"contextId in case", send(`,"CONTEXTID":"a"`), invalid, "1", `key "CONTEXTID" differs from "contextId" only in case in params.message`, wire.OpSend},
 		{"beside the right one", send(`,"contextId":"a","ContextId":"b"`), invalid, "1", `key "ContextId" differs from "contextId" only in case in params.message`, wire.OpSend},
@@ -223,7 +209,8 @@ func TestReadRefuses(t *testing.T) {
 		{"params.id in case", call("GetTask", `{"ID":"t"}`), invalid, "1", `key "ID" differs from "id" only in case in params`, wire.OpGet},
 		{"params.configuration in case", call("SendMessage", `{"Configuration":{},"message":{"messageId":"m"}}`), invalid, "1", `key "Configuration" differs from "configuration" only in case in params`, wire.OpSend},
 		{"params.metadata in case", call("SendMessage", `{"METADATA":{},"message":{"messageId":"m"}}`), invalid, "1", `key "METADATA" differs from "metadata" only in case in params`, wire.OpSend},
-		{"blocking in case", call("SendMessage", `{"configuration":{"Blocking":false},"message":{"messageId":"m"}}`), invalid, "1", `key "Blocking" differs from "blocking" only in case in params.configuration`, wire.OpSend},
+		{"push url in case", call("SendMessage", `{"configuration":{"pushNotificationConfig":{"URL":"x"}},"message":{"messageId":"m"}}`), invalid, "1", `key "URL" differs from "url" only in case in params.configuration.pushNotificationConfig`, wire.OpSend},
+		{"push config in case", call("SendMessage", `{"configuration":{"PushNotificationConfig":{}},"message":{"messageId":"m"}}`), invalid, "1", `key "PushNotificationConfig" differs from "pushNotificationConfig" only in case in params.configuration`, wire.OpSend},
 		{"method in case", `{"jsonrpc":"2.0","id":1,"method":"GetTask","Method":"SendMessage"}`, invalid, "1", `key "Method" differs from "method" only in case`, wire.OpGet},
 		{"params in case", `{"jsonrpc":"2.0","id":1,"method":"GetTask","PARAMS":{}}`, invalid, "1", `key "PARAMS" differs from "params" only in case`, wire.OpGet},
 		{"id in case", `{"jsonrpc":"2.0","Id":1,"method":"GetTask"}`, invalid, "", `key "Id" differs from "id" only in case`, wire.OpGet},

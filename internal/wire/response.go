@@ -1,41 +1,22 @@
 package wire
 
-import (
-	"errors"
-	"strconv"
-)
+import "errors"
 
 // UpdateKind is what an agent's answer is about.
 type UpdateKind uint8
 
 // The kinds of answer. UpdateOther is every answer that says nothing about a
-// task or a message, such as a list of tasks or a push configuration, and
-// every one that is not understood.
+// task or a message, such as a push configuration, and every one that is not
+// understood.
 const (
 	UpdateOther UpdateKind = iota
 	UpdateTask
 	UpdateMessage
 	UpdateStatus
 	UpdateArtifact
+	UpdateTasks
 	UpdateError
 )
-
-var kindNames = [...]string{
-	UpdateOther:    "other",
-	UpdateTask:     "task",
-	UpdateMessage:  "message",
-	UpdateStatus:   "status",
-	UpdateArtifact: "artifact",
-	UpdateError:    "error",
-}
-
-// String returns a short name, fit for a metric label.
-func (k UpdateKind) String() string {
-	if int(k) < len(kindNames) {
-		return kindNames[k]
-	}
-	return kindNames[UpdateOther]
-}
 
 // Update is what one answer says: a unary response, or one event of a stream.
 // Its byte slices alias the data it was read from; its strings do not.
@@ -49,7 +30,6 @@ type Update struct {
 	MessageID string
 	State     TaskState
 	Timestamp string // of the status, as sent
-	Final     bool   // 0.3 only: the last status update of its stream
 
 	// Artifacts are all those of a task, or the one of an artifact update.
 	Artifacts []Artifact
@@ -63,7 +43,11 @@ type Update struct {
 	// if there is none.
 	Metadata []byte
 
-	// ErrorCode and ErrorMessage are those of a JSON-RPC error.
+	// Tasks are those that OpList answers with, each an UpdateTask.
+	Tasks []Update
+
+	// ErrorCode is that of a JSON-RPC error, or the HTTP status that an error
+	// of HTTP+JSON repeats.
 	ErrorCode    int
 	ErrorMessage string
 }
@@ -79,11 +63,17 @@ type Artifact struct {
 // tolerant: of a key that occurs twice the last counts, bytes after the first
 // JSON value are ignored, and what is not understood is UpdateOther. An error
 // means that data is not JSON; it does not quote data.
-func ReadResponse(data []byte) (Update, error) {
+func ReadResponse(data []byte) (Update, error) { return readUpdate(data, (*Update).envelope) }
+
+// ReadResult reads an answer of HTTP+JSON, a unary body or the data of one
+// event, as ReadResponse does.
+func ReadResult(data []byte) (Update, error) { return readUpdate(data, (*Update).bare) }
+
+func readUpdate(data []byte, read func(*Update, *decoder) error) (Update, error) {
 	d := newDecoder(data, tolerant)
 	defer d.release()
 	var u Update
-	if err := u.envelope(d); err != nil {
+	if err := read(&u, d); err != nil {
 		_, what := describe("response", err)
 		return Update{}, errors.New(what)
 	}
@@ -117,25 +107,20 @@ func (u *Update) failed(d *decoder) error {
 	return d.members(func(name []byte) (err error) {
 		switch string(name) {
 		case "code":
-			at, err := d.value()
-			if err != nil {
-				return err
-			}
-			// A code that is no integer leaves 0: still an error.
-			u.ErrorCode, _ = strconv.Atoi(string(at.of(d.src)))
-			return nil
+			u.ErrorCode, err = d.number()
 		case "message":
 			u.ErrorMessage, err = d.text()
-			return err
+		default:
+			err = d.skip()
 		}
-		return d.skip()
+		return err
 	})
 }
 
 // result reads what 0.3 and 1.0 answer with: an object of 0.3, told by its
 // kind; a wrapper of 1.0 around the same objects; or a bare task.
 func (u *Update) result(d *decoder) error {
-	o := object{wrappers: true}
+	o := object{outermost: true}
 	if err := o.read(d); err != nil {
 		return err
 	}
@@ -143,163 +128,37 @@ func (u *Update) result(d *decoder) error {
 	return nil
 }
 
-// object is a task, a message, a status update or an artifact update: their
-// members do not clash, so they are read first and told apart afterwards.
-type object struct {
-	Update
-	kind        string // 0.3
-	id          string
-	hasStatus   bool
-	hasArtifact bool
-	wrappers    bool    // whether a wrapper of 1.0 may occur
-	wrapped     *Update // what was in one
-}
-
-func (o *object) read(d *decoder) error {
-	return d.members(func(name []byte) (err error) {
-		switch string(name) {
-		case "kind":
-			o.kind, err = d.text()
-		case "id":
-			o.id, err = d.text()
-		case "taskId", "task_id":
-			o.TaskID, err = d.text()
-		case "contextId", "context_id":
-			o.ContextID, err = d.text()
-		case "messageId", "message_id":
-			o.MessageID, err = d.text()
-		case "status":
-			o.hasStatus = true
-			err = o.status(d)
-		case "final":
-			o.Final, err = d.flag()
-		case "append":
-			o.Append, err = d.flag()
-		case "lastChunk", "last_chunk":
-			o.LastChunk, err = d.flag()
-		case "parts":
-			o.Parts, err = d.raw('[')
-		case "metadata":
-			o.Metadata, err = d.raw('{')
-		case "artifact":
-			o.hasArtifact = true
-			err = o.artifact(d)
-		case "artifacts":
-			o.Artifacts = nil
-			err = d.elements(func() error { return o.artifact(d) })
-		case "task":
-			err = o.wrapper(d, UpdateTask)
-		case "message":
-			err = o.wrapper(d, UpdateMessage)
-		case "statusUpdate", "status_update":
-			err = o.wrapper(d, UpdateStatus)
-		case "artifactUpdate", "artifact_update":
-			err = o.wrapper(d, UpdateArtifact)
-		default:
-			err = d.skip()
-		}
-		return err
-	})
-}
-
-// wrapper reads the object in a wrapper of 1.0.
-func (o *object) wrapper(d *decoder, kind UpdateKind) error {
-	if !o.wrappers || d.next() != '{' {
-		return d.skip()
-	}
-	var in object
-	if err := in.read(d); err != nil {
-		return err
-	}
-	u := in.as(kind)
-	o.wrapped = &u
-	return nil
-}
-
-// status reads the status of a task or a status update.
-func (o *object) status(d *decoder) error {
-	return d.members(func(name []byte) (err error) {
-		switch string(name) {
-		case "state":
-			at, err := d.value()
-			o.State = stateOf(at.of(d.src))
-			return err
-		case "timestamp":
-			o.Timestamp, err = d.text()
-			return err
-		case "message":
-			return d.members(func(name []byte) (err error) {
-				switch string(name) {
-				case "messageId", "message_id":
-					o.MessageID, err = d.text()
-				case "parts":
-					o.Parts, err = d.raw('[')
-				default:
-					err = d.skip()
-				}
-				return err
-			})
-		}
-		return d.skip()
-	})
-}
-
-// artifact reads one artifact and adds it.
-func (o *object) artifact(d *decoder) error {
-	if d.next() != '{' {
-		return d.skip()
-	}
-	var a Artifact
+// bare reads an answer of HTTP+JSON: the result itself, or an error. That is
+// in a member error (1.0, as google.rpc.Status has it), or it is the body: a
+// code and a message (0.3), or problem details (RFC 9457).
+func (u *Update) bare(d *decoder) error {
+	o := object{outermost: true}
+	var failure *Update
+	var flat Update
 	err := d.members(func(name []byte) (err error) {
-		switch string(name) {
-		case "artifactId", "artifact_id":
-			a.ID, err = d.text()
-		case "name":
-			a.Name, err = d.text()
-		case "parts":
-			a.Parts, err = d.raw('[')
-		default:
-			err = d.skip()
+		kind := d.next()
+		switch field := string(name); {
+		case field == "error" && kind == '{':
+			failure = &Update{Kind: UpdateError}
+			return failure.failed(d)
+		case (field == "message" || field == "detail" || field == "title") && kind == '"':
+			text, err := d.text()
+			if field != "title" || flat.ErrorMessage == "" {
+				flat.ErrorMessage = text
+			}
+			return err
+		case (field == "code" || field == "status") && kind == '0':
+			flat.ErrorCode, err = d.number()
+			return err
 		}
-		return err
+		return o.member(d, name)
 	})
-	o.Artifacts = append(o.Artifacts, a)
+	switch *u = o.update(); {
+	case failure != nil:
+		*u = *failure
+	case u.Kind == UpdateOther && flat.ErrorMessage != "":
+		flat.Kind = UpdateError
+		*u = flat
+	}
 	return err
-}
-
-// update tells what the object is.
-func (o *object) update() Update {
-	switch o.kind {
-	case "task":
-		return o.as(UpdateTask)
-	case "message":
-		return o.as(UpdateMessage)
-	case "status-update":
-		return o.as(UpdateStatus)
-	case "artifact-update":
-		return o.as(UpdateArtifact)
-	}
-	switch {
-	case o.wrapped != nil:
-		return *o.wrapped
-	case o.id != "" && o.hasStatus: // 1.0: GetTask and CancelTask answer with it
-		return o.as(UpdateTask)
-	case o.TaskID != "" && o.hasStatus:
-		return o.as(UpdateStatus)
-	case o.TaskID != "" && o.hasArtifact:
-		return o.as(UpdateArtifact)
-	case o.MessageID != "" && o.Parts != nil:
-		return o.as(UpdateMessage)
-	}
-	return Update{}
-}
-
-// as returns the object's members as an update of that kind.
-func (o *object) as(kind UpdateKind) Update {
-	u := o.Update
-	u.Kind = kind
-	if kind == UpdateTask {
-		u.TaskID = o.id
-	}
-	return u
 }

@@ -1,7 +1,6 @@
 package wire_test
 
 import (
-	"bytes"
 	"strings"
 	"testing"
 
@@ -10,27 +9,17 @@ import (
 	"github.com/a2a-sidecar/a2a-sidecar/internal/wire"
 )
 
-func TestReadResponseTranscripts(t *testing.T) {
-	t.Parallel()
-	transcripts(t, "responses", func(t *testing.T, in []byte) []file {
-		var recorded [][]byte
-		for data := range bytes.SplitSeq(in, []byte("\n")) {
-			u, err := wire.ReadResponse(data)
-			if err != nil {
-				t.Fatalf("ReadResponse(%s) = %v, want no error", data, err)
-			}
-			recorded = append(recorded, indented(t, summary(t, u)))
-		}
-		return []file{lines("recorded.json", recorded...)}
-	})
+var kinds = map[wire.UpdateKind]string{
+	wire.UpdateOther: "other", wire.UpdateTask: "task", wire.UpdateMessage: "message", wire.UpdateStatus: "status",
+	wire.UpdateArtifact: "artifact", wire.UpdateTasks: "tasks", wire.UpdateError: "error",
 }
 
 // summary is what an update says, without what it does not say.
 func summary(t *testing.T, u wire.Update) map[string]any {
 	t.Helper()
 	m := map[string]any{
-		"kind": u.Kind.String(), "taskId": u.TaskID, "contextId": u.ContextID, "messageId": u.MessageID,
-		"timestamp": u.Timestamp, "final": u.Final, "append": u.Append, "lastChunk": u.LastChunk,
+		"kind": kinds[u.Kind], "taskId": u.TaskID, "contextId": u.ContextID, "messageId": u.MessageID,
+		"timestamp": u.Timestamp, "append": u.Append, "lastChunk": u.LastChunk,
 		"errorCode": u.ErrorCode, "errorMessage": u.ErrorMessage, "metadata": string(u.Metadata),
 		"text": text(t, u.Parts),
 	}
@@ -43,6 +32,13 @@ func summary(t *testing.T, u wire.Update) map[string]any {
 			list = append(list, map[string]string{"id": a.ID, "name": a.Name, "text": text(t, a.Parts)})
 		}
 		m["artifacts"] = list
+	}
+	if u.Tasks != nil {
+		var list []map[string]any
+		for _, u := range u.Tasks {
+			list = append(list, summary(t, u))
+		}
+		m["tasks"] = list
 	}
 	for k, v := range m {
 		if v == "" || v == false || v == 0 {
@@ -75,7 +71,7 @@ func TestReadResponse(t *testing.T) {
 		{"1.0 task", `{"result":{"task":{"id":"t","contextId":"c","status":{"state":"TASK_STATE_AUTH_REQUIRED"}}}}`, wire.Update{Kind: wire.UpdateTask, TaskID: "t", ContextID: "c", State: wire.TaskAuthRequired}},
 		{"bare task", `{"result":{"id":"t","status":{"state":3}}}`, wire.Update{Kind: wire.UpdateTask, TaskID: "t", State: wire.TaskCompleted}},
 		{"status with message", `{"result":{"statusUpdate":{"taskId":"t","status":{"state":"TASK_STATE_FAILED","timestamp":"2026","message":{"messageId":"m","contextId":"no","parts":[{"text":"x"}]}}}}}`, wire.Update{Kind: wire.UpdateStatus, TaskID: "t", MessageID: "m", State: wire.TaskFailed, Timestamp: "2026", Parts: []byte(`[{"text":"x"}]`)}},
-		{"0.3 final", `{"result":{"kind":"status-update","taskId":"t","final":true,"status":{"state":"canceled"}}}`, wire.Update{Kind: wire.UpdateStatus, TaskID: "t", State: wire.TaskCanceled, Final: true}},
+		{"0.3 final", `{"result":{"kind":"status-update","taskId":"t","final":true,"status":{"state":"canceled"}}}`, wire.Update{Kind: wire.UpdateStatus, TaskID: "t", State: wire.TaskCanceled}},
 		{"artifact update", `{"result":{"artifactUpdate":{"taskId":"t","append":true,"lastChunk":true,"artifact":{"artifactId":"a","name":"n","parts":[]}}}}`, wire.Update{Kind: wire.UpdateArtifact, TaskID: "t", Append: true, LastChunk: true, Artifacts: []wire.Artifact{{ID: "a", Name: "n", Parts: []byte(`[]`)}}}},
 		{"snake case", `{"result":{"artifact_update":{"task_id":"t","context_id":"c","last_chunk":true,"artifact":{"artifact_id":"a"}}}}`, wire.Update{Kind: wire.UpdateArtifact, TaskID: "t", ContextID: "c", LastChunk: true, Artifacts: []wire.Artifact{{ID: "a"}}}},
 		{"unwrapped status", `{"result":{"taskId":"t","status":{"state":"working"}}}`, wire.Update{Kind: wire.UpdateStatus, TaskID: "t", State: wire.TaskWorking}},
@@ -88,7 +84,12 @@ func TestReadResponse(t *testing.T) {
 		{"odd error", `{"error":{"code":"x","message":7}}`, wire.Update{Kind: wire.UpdateError}},
 		{"null result", `{"result":null}`, wire.Update{}},
 		{"no result", `{"jsonrpc":"2.0","id":1}`, wire.Update{}},
-		{"task list", `{"result":{"tasks":[{"id":"t"}],"nextPageToken":""}}`, wire.Update{}},
+		{"task list", `{"result":{"tasks":[{"id":"t","contextId":"c","status":{"state":"TASK_STATE_WORKING"}},7,{"id":"u"}],"nextPageToken":""}}`, wire.Update{Kind: wire.UpdateTasks, Tasks: []wire.Update{
+			{Kind: wire.UpdateTask, TaskID: "t", ContextID: "c", State: wire.TaskWorking},
+			{Kind: wire.UpdateTask, TaskID: "u"},
+		}}},
+		{"no tasks", `{"result":{"tasks":[]}}`, wire.Update{Kind: wire.UpdateTasks}},
+		{"odd tasks", `{"result":{"tasks":"t"}}`, wire.Update{}},
 		{"push config", `{"result":{"taskId":"t","id":"p","url":"http://x"}}`, wire.Update{}},
 		{"unknown kind", `{"result":{"kind":"poem","id":"t"}}`, wire.Update{}},
 		{"odd types", `{"result":{"task":{"id":1,"contextId":[],"status":"x","artifacts":{},"metadata":[],"parts":{},"final":"true"}}}`, wire.Update{Kind: wire.UpdateTask}},
@@ -109,6 +110,51 @@ func TestReadResponse(t *testing.T) {
 				t.Errorf("ReadResponse(%s) (-want +got):\n%s", tt.in, diff)
 			}
 		})
+	}
+}
+
+func TestReadResult(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name, in string
+		want     wire.Update
+	}{
+		{"1.0 task", `{"task":{"id":"t","contextId":"c","status":{"state":"TASK_STATE_WORKING"}}}`, wire.Update{Kind: wire.UpdateTask, TaskID: "t", ContextID: "c", State: wire.TaskWorking}},
+		{"1.0 message", `{"message":{"messageId":"m","contextId":"c","parts":[1]}}`, wire.Update{Kind: wire.UpdateMessage, ContextID: "c", MessageID: "m", Parts: []byte(`[1]`)}},
+		{"bare task", `{"id":"t","contextId":"c","status":{"state":"TASK_STATE_CANCELLED"}}`, wire.Update{Kind: wire.UpdateTask, TaskID: "t", ContextID: "c", State: wire.TaskCanceled}},
+		{"0.3 task", `{"kind":"task","id":"t","context_id":"c","status":{"state":"completed"}}`, wire.Update{Kind: wire.UpdateTask, TaskID: "t", ContextID: "c", State: wire.TaskCompleted}},
+		{"0.3 status", `{"kind":"status-update","task_id":"t","status":{"state":"input-required","message":{"message_id":"m","parts":[1]}},"final":true}`, wire.Update{Kind: wire.UpdateStatus, TaskID: "t", MessageID: "m", State: wire.TaskInputRequired, Parts: []byte(`[1]`)}},
+		{"0.3 proto's message", `{"msg":{"message_id":"m","task_id":"t","content":[1]}}`, wire.Update{Kind: wire.UpdateMessage, TaskID: "t", MessageID: "m", Parts: []byte(`[1]`)}},
+		{"0.3 proto's status", `{"status_update":{"task_id":"t","status":{"state":"TASK_STATE_WORKING","update":{"message_id":"m","content":[2]}}}}`, wire.Update{Kind: wire.UpdateStatus, TaskID: "t", MessageID: "m", State: wire.TaskWorking, Parts: []byte(`[2]`)}},
+		{"tasks", `{"tasks":[{"id":"t","contextId":"c"},{"kind":"task","id":"u","artifacts":[{"artifactId":"a"}]}],"totalSize":2}`, wire.Update{Kind: wire.UpdateTasks, Tasks: []wire.Update{
+			{Kind: wire.UpdateTask, TaskID: "t", ContextID: "c"}, {Kind: wire.UpdateTask, TaskID: "u", Artifacts: []wire.Artifact{{ID: "a"}}},
+		}}},
+		{"tasks in a task are not ours", `{"task":{"id":"t","tasks":[{"id":"u"}],"message":{"messageId":"m"}}}`, wire.Update{Kind: wire.UpdateTask, TaskID: "t"}},
+		{"error", `{"error":{"code":404,"status":"NOT_FOUND","message":"no task","details":[{"code":1}]}}`, wire.Update{Kind: wire.UpdateError, ErrorCode: 404, ErrorMessage: "no task"}},
+		{"error wins", `{"error":{"code":1},"task":{"id":"t"}}`, wire.Update{Kind: wire.UpdateError, ErrorCode: 1}},
+		{"null error", `{"error":null,"task":{"id":"t"}}`, wire.Update{Kind: wire.UpdateTask, TaskID: "t"}},
+		{"0.3 error", `{"code":-32001,"message":"no task","data":{}}`, wire.Update{Kind: wire.UpdateError, ErrorCode: -32001, ErrorMessage: "no task"}},
+		{"0.3 error without a code", `{"message":"no task"}`, wire.Update{Kind: wire.UpdateError, ErrorMessage: "no task"}},
+		{"problem", `{"type":"about:blank","detail":"no task","title":"Not Found","status":404}`, wire.Update{Kind: wire.UpdateError, ErrorCode: 404, ErrorMessage: "no task"}},
+		{"problem with a title alone", `{"title":"Not Found","status":404}`, wire.Update{Kind: wire.UpdateError, ErrorCode: 404, ErrorMessage: "Not Found"}},
+		{"a code that is no integer", `{"code":4.5,"message":"x"}`, wire.Update{Kind: wire.UpdateError, ErrorMessage: "x"}},
+		{"push config", `{"taskId":"t","id":"p","url":"http://x"}`, wire.Update{}},
+		{"words beside a task", `{"id":"t","status":{"state":"working"},"title":"x"}`, wire.Update{Kind: wire.UpdateTask, TaskID: "t", State: wire.TaskWorking}},
+		{"push configs", `[{"taskId":"t"}]`, wire.Update{}},
+		{"card", `{"name":"a","url":"http://x","description":"d"}`, wire.Update{}},
+		{"JSON-RPC", `{"jsonrpc":"2.0","result":{"kind":"task","id":"t"}}`, wire.Update{}},
+		{"empty", `{}`, wire.Update{}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			got, err := wire.ReadResult([]byte(tt.in))
+			if diff := cmp.Diff(tt.want, got); diff != "" || err != nil {
+				t.Errorf("ReadResult(%s) (-want +got), error %v:\n%s", tt.in, err, diff)
+			}
+		})
+	}
+	if u, err := wire.ReadResult([]byte("<html>")); err == nil || err.Error() != "response is not JSON: syntax error at byte 0" {
+		t.Errorf("ReadResult(<html>) = %+v, %v, want an error", u, err)
 	}
 }
 
@@ -174,22 +220,33 @@ func TestTaskState(t *testing.T) {
 }
 
 func FuzzReadResponse(f *testing.F) {
-	for _, b := range seeds(f, "responses") {
-		f.Add(b)
+	for _, name := range []string{"response.json", "result.json"} {
+		for _, b := range seeds(f, "responses", name) {
+			for line := range strings.SplitSeq(b, "\n") {
+				f.Add([]byte(line))
+			}
+		}
 	}
 	f.Add([]byte(`{"result":{"kind":"message","parts":[{"kind":"file","file":{"bytes":"aGk=","name":"n"}},{"data":{}}]}}`))
+	f.Add([]byte(`{"result":{"tasks":[{"id":"t","artifacts":[{"parts":[{"data":{"data":{}}}]}]}]}}`))
+	f.Add([]byte(`{"tasks":[{"status":{"message":{"content":[]}}}]}`))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		u, err := wire.ReadResponse(data)
-		if err != nil {
-			return
-		}
-		all := [][]byte{u.Parts}
-		for _, a := range u.Artifacts {
-			all = append(all, a.Parts)
-		}
-		for _, raw := range all {
-			if _, err := wire.ReadParts(raw); err != nil {
-				t.Errorf("ReadParts(%q, from ReadResponse) = %v, want no error", raw, err)
+		for name, read := range map[string]func([]byte) (wire.Update, error){"ReadResponse": wire.ReadResponse, "ReadResult": wire.ReadResult} {
+			u, err := read(data)
+			if err != nil {
+				continue
+			}
+			var all [][]byte
+			for _, u := range append(u.Tasks, u) {
+				all = append(all, u.Parts)
+				for _, a := range u.Artifacts {
+					all = append(all, a.Parts)
+				}
+			}
+			for _, raw := range all {
+				if _, err := wire.ReadParts(raw); err != nil {
+					t.Errorf("ReadParts(%q, from %s) = %v, want no error", raw, name, err)
+				}
 			}
 		}
 	})

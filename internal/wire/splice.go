@@ -1,10 +1,6 @@
 package wire
 
-import (
-	"slices"
-
-	"github.com/go-json-experiment/json/jsontext"
-)
+import "github.com/go-json-experiment/json/jsontext"
 
 // jsonBody is a JSON body with the places in it that may be edited.
 type jsonBody struct {
@@ -14,29 +10,52 @@ type jsonBody struct {
 	into span
 	// context is the contextId member, under whichever of its names.
 	context member
+	// snake is set where a context that is added must be named context_id.
+	snake bool
+	// pushURL is where push notifications go; not found where that is unsaid.
+	pushURL span
 }
 
-// edited implements editor. A context that is not named becomes the last
-// member of its object (the last, because some peers want the "kind" of an
-// object first); one that is to go takes its comma along.
+// edited implements editor.
 func (b *jsonBody) edited(e Edit) []byte {
-	if e.Context == nil || !b.into.found() {
+	var room [2]edit
+	edits := room[:0]
+	if e.Context != nil && b.into.found() {
+		if c, changes := b.contextEdit(*e.Context); changes {
+			edits = append(edits, c)
+		}
+	}
+	if e.PushURL != "" && b.pushURL.found() {
+		if named, _ := unquote(b.pushURL.of(b.src)); named != e.PushURL {
+			edits = append(edits, edit{b.pushURL, quote(e.PushURL)})
+		}
+	}
+	if len(edits) == 0 {
 		return b.src
 	}
-	id := *e.Context
+	if len(edits) == 2 && edits[1].start < edits[0].start {
+		edits[0], edits[1] = edits[1], edits[0]
+	}
+	return apply(b.src, edits)
+}
+
+// contextEdit returns the edit after which the body names the context id, and
+// whether it takes one. A context that is not named becomes the last member of
+// its object (the last, because some peers want the "kind" of an object
+// first); one that is to go takes its comma along.
+func (b *jsonBody) contextEdit(id string) (e edit, changes bool) {
 	named, _ := unquote(b.context.value.of(b.src))
 	switch {
 	case id == named:
-		return b.src
+		return edit{}, false
 	case id == "":
-		gone := without(b.src, b.context)
-		return slices.Concat(b.src[:gone.start], b.src[gone.end:])
+		return edit{without(b.src, b.context), nil}, true
 	case b.context.value.found():
-		at := b.context.value
-		return slices.Concat(b.src[:at.start], quote(id), b.src[at.end:])
+		return edit{b.context.value, quote(id)}, true
+	case b.snake:
+		return appended(b.src, b.into, "context_id", id), true
 	default:
-		at, added := appended(b.src, b.into, "contextId", id)
-		return slices.Concat(b.src[:at], added, b.src[at:])
+		return appended(b.src, b.into, "contextId", id), true
 	}
 }
 
@@ -86,19 +105,20 @@ func without(src []byte, m member) span {
 	return span{m.name.start, after}
 }
 
-// appended returns what must be inserted where for an object to end in a
-// member with that string.
-func appended(src []byte, object span, name, value string) (at int, text []byte) {
-	at = object.end - 1
+// appended returns the insertion after which an object ends in a member with
+// that string.
+func appended(src []byte, object span, name, value string) edit {
+	at := object.end - 1
 	for isSpace(src[at-1]) {
 		at--
 	}
+	var text []byte
 	if src[at-1] != '{' {
 		text = append(text, ',')
 	}
 	text = append(text, quote(name)...)
 	text = append(text, ':')
-	return at, append(text, quote(value)...)
+	return edit{span{at, at}, append(text, quote(value)...)}
 }
 
 // quote returns s as a JSON string.

@@ -1,15 +1,17 @@
 // Package wire reads and edits A2A messages as bytes.
 //
-// It knows the JSON of A2A 0.3 and 1.0: the JSON-RPC envelope of a request,
-// the members of a message that name a context, a task and a message, the
-// objects an agent answers with, and the URLs of an agent card. A body is never
-// decoded into a Go value and encoded again, which would lose unknown members,
-// big numbers and key order. It is scanned once, and the few bytes that must
-// change are spliced:
+// It knows A2A 0.3 and 1.0 in their three bindings: the envelope of JSON-RPC,
+// the paths and bodies of HTTP+JSON, the protobuf messages of gRPC. In them it
+// knows the members that name a context, a task, a message or a push
+// notification URL, the objects an agent answers with, and the URLs of an agent
+// card. A body is never decoded into a Go value and encoded again, which would
+// lose unknown members, big numbers and key order. It is scanned once, and the
+// few bytes that must change are spliced:
 //
-//	request  ──Read──────────▶ Request ──WithContextID──▶ request'
-//	response ──ReadResponse──▶ Update  ──ReadParts──────▶ what a record keeps
-//	card     ──RewriteCard───────────────────────────────▶ card'
+//	request  ──Read, ReadREST, ReadProto──────────────▶ Request ──Edited────▶ request'
+//	response ──ReadResponse, ReadResult, ReadProto…───▶ Update ──ReadParts──▶ what a record keeps
+//	card     ──RewriteCard────────────────────────────▶ card'
+//	push     ──RewritePush────────────────────────────▶ push'
 //
 // Requests are read strictly, because a body with two readings would let its
 // sender show the sidecar one id and the agent another: duplicate keys, an
@@ -17,7 +19,8 @@
 // case, and bytes after the value are refused. Responses are read tolerantly:
 // they are only observed, so whatever is not understood is UpdateOther.
 //
-// The package knows no HTTP: neither headers, nor paths, nor SSE framing.
+// The package opens no connection and knows no headers, no SSE framing and no
+// gRPC framing.
 //
 // Byte slices in results alias the input. The input must not be changed while
 // they are in use, and they must be copied to outlive it.

@@ -47,13 +47,13 @@ func archive(tb testing.TB, path string) (comment string, list []file) {
 
 // transcripts runs test on every archive in testdata/dir, whose first file is
 // what an SDK sent. Test returns the files that must follow it.
-func transcripts(t *testing.T, dir string, test func(t *testing.T, in []byte) []file) {
+func transcripts(t *testing.T, dir string, test func(t *testing.T, in file) []file) {
 	t.Helper()
 	for _, path := range glob(t, dir) {
 		t.Run(filepath.Base(path), func(t *testing.T) {
 			t.Parallel()
 			comment, list := archive(t, path)
-			got := test(t, []byte(strings.TrimSuffix(list[0].data, "\n")))
+			got := test(t, file{list[0].name, strings.TrimSuffix(list[0].data, "\n")})
 			if *update {
 				out := []byte(comment)
 				for _, f := range append(list[:1], got...) {
@@ -80,13 +80,18 @@ func glob(tb testing.TB, dir string) []string {
 	return paths
 }
 
-// seeds returns what the SDKs sent, from every archive in testdata/dir.
-func seeds(tb testing.TB, dir string) [][]byte {
+// seeds returns what the SDKs sent, from every archive in testdata/dir whose
+// first file has that name.
+func seeds(tb testing.TB, dir, name string) []string {
 	tb.Helper()
-	var all [][]byte
+	var all []string
 	for _, path := range glob(tb, dir) {
-		_, list := archive(tb, path)
-		all = append(all, bytes.Split(bytes.TrimSpace([]byte(list[0].data)), []byte("\n"))...)
+		if _, list := archive(tb, path); list[0].name == name {
+			all = append(all, strings.TrimSpace(list[0].data))
+		}
+	}
+	if len(all) == 0 {
+		tb.Fatalf("testdata/%s has no %s", dir, name)
 	}
 	return all
 }

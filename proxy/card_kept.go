@@ -1,0 +1,178 @@
+package proxy
+
+import (
+	"bytes"
+	"errors"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	lru "github.com/hashicorp/golang-lru/v2"
+)
+
+// What is kept of cards, of one agent: how many, how large each may be, and
+// how long what tells them apart. Callers have a say in all of these.
+const (
+	maxKept     = 16
+	maxKeptCard = 256 << 10
+	maxKeptKey  = 1 << 10
+)
+
+// markHeader marks a card that the agent did not send just now.
+const markHeader = "X-Sidecar-Card"
+
+// cardKey is what tells apart the cards that an agent serves to anybody.
+type cardKey struct{ path, query, version, accept, encoding string }
+
+// keepers has the keptCards of each upstream: of one Proxy, in a process that
+// serves.
+var keepers sync.Map
+
+// kept returns the cards that are kept of an agent.
+func (u *upstream) kept() keptCards {
+	if k, ok := keepers.Load(u); ok {
+		return k.(keptCards)
+	}
+	k, _ := keepers.LoadOrStore(u, newKeptCards())
+	return k.(keptCards)
+}
+
+// keptCard is an agent's card as it came, verified if it must be.
+type keptCard struct {
+	sentCard
+	at  time.Time
+	age time.Duration // that it had then
+}
+
+// keptCards are the last good cards of an agent, for when it is down. It is
+// safe for concurrent use.
+type keptCards struct{ cards *lru.Cache[cardKey, keptCard] }
+
+func newKeptCards() keptCards {
+	cards, err := lru.New[cardKey, keptCard](maxKept)
+	if err != nil {
+		panic(err) // the size is a constant, and more than 0
+	}
+	return keptCards{cards}
+}
+
+// put keeps a card.
+func (k keptCards) put(key cardKey, c *sentCard, now time.Time) {
+	kept := keptCard{sentCard{c.status, c.header.Clone(), bytes.Clone(c.body)}, now, 0}
+	if s, err := strconv.Atoi(c.header.Get("Age")); err == nil && s > 0 {
+		kept.age = time.Duration(s) * time.Second
+	}
+	k.cards.Add(key, kept)
+}
+
+// drop forgets a card.
+func (k keptCards) drop(key cardKey) { k.cards.Remove(key) }
+
+// last returns the card that was kept, marked as stale (RFC 9111 §4.2.4; §5.5
+// of RFC 7234 for the warning, which later ones dropped and clients still read),
+// or nil. The caller may change it.
+func (k keptCards) last(key cardKey, now time.Time) *sentCard {
+	kept, ok := k.cards.Get(key)
+	if !ok {
+		return nil
+	}
+	h := kept.header.Clone()
+	age := max(0, now.Sub(kept.at)+kept.age)
+	h.Set("Age", strconv.Itoa(int(age/time.Second)))
+	h.Set("Warning", `110 - "Response is Stale"`)
+	h.Set("Cache-Control", "no-cache") // the next answer may be better
+	h.Del("Expires")
+	h.Set(markHeader, "stale")
+	return &sentCard{kept.status, h, kept.body}
+}
+
+// isStale reports whether c is a card that was kept.
+func (c *sentCard) isStale() bool { return c.header.Get(markHeader) != "" }
+
+// isDown reports whether what came of asking for a card means that the agent,
+// or what stands before it, is down.
+func isDown(c *sentCard, err error) bool {
+	if bad, ok := errors.AsType[*cardError](err); ok {
+		return bad.cut
+	}
+	if err != nil {
+		return true
+	}
+	switch c.status {
+	case http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
+		return true
+	default:
+		return false
+	}
+}
+
+// keepCard keeps the card that x got if anybody who asks in the same way may
+// have it, and forgets it if not any more. What came with credentials is for
+// their owner, and says nothing of what others get.
+func (x *exchange) keepCard(c *sentCard, now time.Time) {
+	key, ok := x.cardKey()
+	_, authorized := x.in.Header["Authorization"]
+	_, known := x.in.Header["Cookie"]
+	switch {
+	case !ok || authorized || known || c.status == http.StatusNotModified:
+	case c.status == http.StatusOK && len(c.body) <= maxKeptCard && isPublic(c.header):
+		x.agent.kept().put(key, c, now)
+	default:
+		x.agent.kept().drop(key)
+	}
+}
+
+// lastCard returns the card that was kept for a request such as x, or nil. With
+// credentials it might have been another; one for anybody is better than none.
+func (x *exchange) lastCard(now time.Time) *sentCard {
+	key, ok := x.cardKey()
+	if !ok {
+		return nil
+	}
+	return x.agent.kept().last(key, now)
+}
+
+// cardKey returns what tells the card that x asks for apart from others; not ok
+// for an extended card. That is its caller's alone, whose credentials may stand
+// in any header.
+func (x *exchange) cardKey() (key cardKey, ok bool) {
+	h := x.in.Header
+	path, err := url.PathUnescape(x.rest)
+	before, old := strings.CutSuffix(path, oldCardPath)
+	if old {
+		path = before + cardPath
+	}
+	if err != nil || !strings.HasSuffix(path, cardPath) {
+		return key, false
+	}
+	key = cardKey{path, x.in.URL.RawQuery, h.Get("A2a-Version"), strings.Join(h["Accept"], ","), ""}
+	if x.agent.CardsAsSent {
+		key.encoding = strings.Join(h["Accept-Encoding"], ",")
+	}
+	size := len(key.path) + len(key.query) + len(key.version) + len(key.accept) + len(key.encoding)
+	return key, size <= maxKeptKey
+}
+
+// isPublic reports whether an answer may be kept for others: the agent does not
+// forbid it, and it varies by nothing that a cardKey has not.
+func isPublic(h http.Header) bool {
+	for directive := range strings.SplitSeq(strings.Join(h["Cache-Control"], ","), ",") {
+		name, _, _ := strings.Cut(directive, "=")
+		switch strings.ToLower(strings.TrimSpace(name)) {
+		case "no-store", "private":
+			return false
+		}
+	}
+	for name := range strings.SplitSeq(strings.Join(h["Vary"], ","), ",") {
+		switch strings.ToLower(strings.TrimSpace(name)) {
+		case "", "a2a-version", "accept", "accept-encoding", "origin":
+		case "authorization", "cookie": // whoever has none gets the same
+		default:
+			return false
+		}
+	}
+	return len(h["Set-Cookie"]) == 0
+}
