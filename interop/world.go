@@ -107,6 +107,9 @@ func (l *lab) open(ctx context.Context, p *program, mode mode) (_ *world, err er
 		if err := way.open(ctx, outbound); err != nil {
 			return w, err
 		}
+		if _, _, err := way.cut(); err != nil { // the lab's own look at the card
+			return w, err
+		}
 	}
 	return w, nil
 }
