@@ -41,6 +41,7 @@ type options struct {
 	rate     int           // calls per second where latency is measured
 	tree     int           // calls that share a root context
 	only     map[string]bool
+	streams  int // to hold open instead; 0: none
 	json     bool
 	profiles string // directory for CPU profiles; empty: none
 }
@@ -68,6 +69,9 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	opts, err := parse(args, stderr)
 	if err != nil {
 		return err
+	}
+	if opts.streams > 0 {
+		return measureStreams(ctx, opts, stdout, stderr)
 	}
 	result, err := measure(ctx, opts, stderr)
 	if err != nil {
@@ -100,6 +104,7 @@ func parse(args []string, stderr io.Writer) (options, error) {
 	f.IntVar(&o.rate, "rate", 500, "calls per second at which latency is measured")
 	f.IntVar(&o.tree, "tree", 11, "calls that share a root context: the fan-out of one conversation")
 	f.StringVar(&only, "only", "", "measure only these beside direct and bare: sqlite,redis; bare for none")
+	f.IntVar(&o.streams, "streams", 0, "instead of all else, hold `N` streams open through each proxy, and tell what it holds in memory")
 	f.StringVar(&output, "o", "text", "output: text or json")
 	f.StringVar(&o.profiles, "cpuprofile", "", "after the rounds, profile each sidecar at saturation into `DIR`")
 	if err := f.Parse(args); err != nil {
@@ -134,6 +139,8 @@ func parse(args []string, stderr io.Writer) (options, error) {
 		return o, refuse(stderr, "-o is text or json, not %q", output)
 	case f.NArg() > 0:
 		return o, refuse(stderr, "what is %q?", f.Arg(0))
+	case o.streams < 0:
+		return o, refuse(stderr, "-streams is at least 0")
 	case o.rounds < 1 || o.conns < 1 || o.rate < 1 || o.tree < 1 || o.duration < 100*time.Millisecond:
 		return o, refuse(stderr, "-rounds, -c, -rate and -tree are at least 1, -duration at least 100ms")
 	}

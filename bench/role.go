@@ -112,7 +112,7 @@ func (a agent) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.WriteString(w, `{"jsonrpc":"2.0","id":"`+message+`","result":{"message":{"messageId":"r`+message+
 			`","contextId":"`+context+`","role":"ROLE_AGENT","parts":[{"text":"`+answerText+`"}]}}}`) // a caller who left is told nothing
 	case methodStream:
-		a.stream(w, r, message, context)
+		a.stream(w, r, message, context, bytes.Contains(body, []byte(holdText)))
 	default:
 		http.Error(w, "no such method", http.StatusNotFound)
 	}
@@ -121,7 +121,8 @@ func (a agent) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 const answerText = "All eleven parts are in."
 
 // stream sends a task's life: it works, an artifact comes in chunks, it is done.
-func (a agent) stream(w http.ResponseWriter, r *http.Request, message, context string) {
+// One that is to hold only works, until the caller leaves.
+func (a agent) stream(w http.ResponseWriter, r *http.Request, message, context string, hold bool) {
 	w.Header().Set("Content-Type", "text/event-stream")
 	flush := http.NewResponseController(w).Flush
 	ids := `"taskId":"t` + message + `","contextId":"` + context + `",`
@@ -139,7 +140,7 @@ func (a agent) stream(w http.ResponseWriter, r *http.Request, message, context s
 			select {
 			case <-r.Context().Done():
 				return
-			case <-time.After(a.pause):
+			case <-a.after(hold):
 			}
 		}
 		_, err := io.WriteString(w, `data: {"jsonrpc":"2.0","id":"`+message+`","result":{`+result+"}}\n\n")
@@ -147,6 +148,14 @@ func (a agent) stream(w http.ResponseWriter, r *http.Request, message, context s
 			return // the caller left
 		}
 	}
+}
+
+// after ends the pause between two events, never if they are to hold.
+func (a agent) after(hold bool) <-chan time.Time {
+	if hold {
+		return nil
+	}
+	return time.After(a.pause)
 }
 
 // field returns the string value behind the first occurrence of key in body.

@@ -51,7 +51,7 @@ type GRPC struct {
 	URL    string `yaml:"url"`    // where the interface is, http or https; default "", the url's host and the card's port
 }
 
-// GRPCOff, as [GRPC.Listen], switches the port off.
+// GRPCOff is the [GRPC.Listen] that switches the port off.
 const GRPCOff = "off"
 
 // Addr is the address to bind for the agent's gRPC port, and whether there is

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/a2a-sidecar/a2a-sidecar/interop/internal/compare"
 )
@@ -17,10 +18,14 @@ const (
 // experiment is a run that proves one thing.
 type experiment func(context.Context, *world) (row, error)
 
+// fanOutRow begins the rows of fan-outs, which stand together.
+const fanOutRow = "fan-out of"
+
 // extras are the experiments, told in rows of their own.
 func (l *lab) extras(ctx context.Context, report *report) error {
 	for i := range programs {
 		agent := &programs[i]
+		var modes []mode // in the order of their first experiment
 		todo := map[mode][]experiment{}
 		for j := range programs {
 			client := &programs[j]
@@ -28,17 +33,23 @@ func (l *lab) extras(ctx context.Context, report *report) error {
 				continue
 			}
 			m := agent.modesFor(client, true)[0]
+			if !slices.Contains(modes, m) {
+				modes = append(modes, m)
+			}
 			for _, version := range []string{v10, v03} {
 				todo[m] = append(todo[m], l.errorRuns(client, agent, version, m)...)
 				todo[m] = append(todo[m], l.fanOutRun(client, agent, version, m)...)
 			}
 		}
-		for m, experiments := range todo {
-			if err := l.experiment(ctx, agent, m, experiments, report); err != nil {
+		for _, m := range modes {
+			if err := l.experiment(ctx, agent, m, todo[m], report); err != nil {
 				return err
 			}
 		}
 	}
+	fanOuts := func(x row) bool { return strings.HasPrefix(x.name, fanOutRow) }
+	others := slices.DeleteFunc(slices.Clone(report.extra), fanOuts)
+	report.extra = append(others, slices.DeleteFunc(report.extra, func(x row) bool { return !fanOuts(x) })...)
 	return nil
 }
 
@@ -79,7 +90,7 @@ func (l *lab) experiment(ctx context.Context, agent *program, mode mode, todo []
 // possible reports whether a client can do an experiment with an agent in this run.
 func (l *lab) possible(client, agent *program, version string, mode mode, binding, scenario string) (one, bool) {
 	r := one{client, agent, binding, version, scenario, mode}
-	return r, l.ready[client.name] == nil && (mode.version == both || mode.version == version) && !(mode.noGRPC && binding == grpc) &&
+	return r, l.ready[client.name] == nil && (mode.version == both || mode.version == version) && (!mode.noGRPC || binding != grpc) &&
 		slices.Contains(client.speaks[version], binding) && slices.Contains(agent.serves[version], binding) &&
 		(l.only == nil || l.only.MatchString(r.String()))
 }
@@ -89,7 +100,7 @@ func (l *lab) possible(client, agent *program, version string, mode mode, bindin
 // early turns one such error in ten into another.
 func (l *lab) errorRuns(client, agent *program, version string, mode mode) []experiment {
 	r, ok := l.possible(client, agent, version, mode, grpc, "errors")
-	if !ok || client.scenarios != nil {
+	if !ok || client.scenarios != nil || !inShort(client, agent) || l.short && client != agent {
 		return nil
 	}
 	over := func(name string, more ...string) experiment {
@@ -145,7 +156,7 @@ func (l *lab) fanOutRun(client, agent *program, version string, mode mode) []exp
 		return nil
 	}
 	return []experiment{func(ctx context.Context, w *world) (row, error) {
-		x := row{name: fmt.Sprintf("fan-out of %d in two turns: %s → %s, %s", fanOut, client.name, agent.name, version)}
+		x := row{name: fmt.Sprintf("%s %d in two turns: %s → %s, %s", fanOutRow, fanOut, client.name, agent.name, version)}
 		direct := l.play(ctx, l.args(w, nil, r))
 		if direct.err != nil {
 			return x, direct.err

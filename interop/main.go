@@ -79,17 +79,21 @@ func parse(args []string, stderr io.Writer) (options, error) {
 		return o, errUsage
 	}
 	if flags.NArg() > 0 {
-		fmt.Fprintf(stderr, "interop takes flags only, and got %q\n", flags.Arg(0))
-		return o, errUsage
+		return o, wrong(stderr, "interop takes flags only, and got %q\n", flags.Arg(0))
 	}
 	if only != "" {
 		var err error
 		if o.only, err = regexp.Compile(only); err != nil {
-			fmt.Fprintln(stderr, "-only:", err)
-			return o, errUsage
+			return o, wrong(stderr, "-only: %v\n", err)
 		}
 	}
 	return o, nil
+}
+
+// wrong says what is wrong with the command line.
+func wrong(stderr io.Writer, format string, args ...any) error {
+	_, err := fmt.Fprintf(stderr, format, args...)
+	return errors.Join(errUsage, err)
 }
 
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
@@ -101,12 +105,12 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	if err != nil {
 		return err
 	}
+	l := &lab{options: o, work: work, log: stderr}
 	if o.keep {
-		defer fmt.Fprintln(stderr, "logs and recordings are in", work)
+		defer func() { l.say("logs and recordings are in %s", work) }()
 	} else {
 		defer func() { _ = os.RemoveAll(work) }() // a temporary directory is swept up anyway
 	}
-	l := &lab{options: o, work: work, log: stderr}
 	if err := l.prepare(ctx); err != nil {
 		return err
 	}
@@ -144,5 +148,5 @@ type lab struct {
 func (l *lab) say(format string, args ...any) {
 	l.saying.Lock()
 	defer l.saying.Unlock()
-	fmt.Fprintf(l.log, format+"\n", args...)
+	_, _ = fmt.Fprintf(l.log, format+"\n", args...) // nothing hangs on it
 }

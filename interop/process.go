@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -72,6 +73,9 @@ func (p *process) stop() {
 	}
 }
 
+// errEarly is how a program ended that should have gone on.
+var errEarly = errors.New("without an error")
+
 // await waits for a word of the program's, or until it has ended.
 func (p *process) await(ctx context.Context, word <-chan struct{}) error {
 	timer := time.NewTimer(startTimeout)
@@ -80,7 +84,7 @@ func (p *process) await(ctx context.Context, word <-chan struct{}) error {
 	case <-word:
 		return nil
 	case <-p.done:
-		return fmt.Errorf("%s ended before it was ready: %v%s", p.name, p.err, p.said())
+		return fmt.Errorf("%s ended before it was ready: %w%s", p.name, cmp.Or(p.err, errEarly), p.said())
 	case <-timer.C:
 		return fmt.Errorf("%s was not ready after %s%s", p.name, startTimeout, p.said())
 	case <-ctx.Done():

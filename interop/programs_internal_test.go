@@ -62,9 +62,10 @@ func TestRuns(t *testing.T) {
 		client, agent string
 		want          int
 	}{
-		{client: "go2", agent: "go2", want: 2 * 6 * len(allScenarios)}, // both at once, and each alone
-		{client: "js", agent: "py", want: (6 + 3) * len(allScenarios)}, // no 0.3 alone
-		{client: "go2", agent: "go03", want: 2 * len(allScenarios)},    // no HTTP+JSON
+		{client: "go2", agent: "go2", want: 2 * 6 * len(allScenarios)},  // both at once, and each alone
+		{client: "go2", agent: "py", want: (6 + 3) * len(allScenarios)}, // no 0.3 alone
+		{client: "js", agent: "py", want: 6 * len(allScenarios)},        // both at once
+		{client: "go2", agent: "go03", want: 2 * len(allScenarios)},     // no HTTP+JSON
 		{short: true, client: "go2", agent: "go2", want: 6 * len(shortScenarios)},
 		{short: true, client: "js", agent: "py", want: 0},
 		{short: true, client: "vercel", agent: "go2", want: 1},

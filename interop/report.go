@@ -98,19 +98,20 @@ func put(list *[]string, name string) {
 
 // String is the note in one line.
 func (n *note) String() string {
-	s := n.mark + " " + n.what
+	var s strings.Builder
+	s.WriteString(n.mark + " " + n.what)
 	for _, list := range []struct {
 		intro string
 		names []string
 	}{{"; ", n.ways}, {" in ", n.calls}, {"; ", n.runs}} {
 		const most = 6
 		if names := list.names; len(names) > most {
-			s += fmt.Sprintf("%s%s and %d more", list.intro, strings.Join(names[:most], ", "), len(names)-most)
+			fmt.Fprintf(&s, "%s%s and %d more", list.intro, strings.Join(names[:most], ", "), len(names)-most)
 		} else if len(names) > 0 {
-			s += list.intro + strings.Join(names, ", ")
+			s.WriteString(list.intro + strings.Join(names, ", "))
 		}
 	}
-	return s
+	return s.String()
 }
 
 // failed reports whether anything did.
@@ -188,58 +189,58 @@ const legend = `✓ runs that are as without the sidecar, to the byte where pack
 empty: one of the two does not have the binding`
 
 func (r *report) writeText(w io.Writer) error {
-	tables := [][][]string{r.table()}
-	if len(r.extra) > 0 {
-		tables = append(tables, r.experiments())
-	}
-	for _, rows := range tables {
-		t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	var b strings.Builder
+	for _, rows := range r.tables() {
+		t := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
 		for _, line := range rows {
-			fmt.Fprintln(t, strings.Join(line, "\t"))
+			_, _ = io.WriteString(t, strings.Join(line, "\t")+"\n") // Flush tells
 		}
-		fmt.Fprintln(t)
 		if err := t.Flush(); err != nil {
 			return err
 		}
+		b.WriteString("\n")
 	}
-	if _, err := fmt.Fprintln(w, legend); err != nil {
-		return err
-	}
-	return r.writeNotes(w, "  ")
+	b.WriteString(legend + "\n")
+	r.writeNotes(&b, "  ")
+	_, err := io.WriteString(w, b.String())
+	return err
 }
 
 func (r *report) writeMarkdown(w io.Writer) error {
-	tables := [][][]string{r.table()}
-	if len(r.extra) > 0 {
-		tables = append(tables, r.experiments())
-	}
-	for _, rows := range tables {
+	var b strings.Builder
+	for _, rows := range r.tables() {
 		for i, line := range rows {
 			for j := range line {
 				line[j] = strings.ReplaceAll(line[j], "|", `\|`)
 			}
-			fmt.Fprintln(w, "| "+strings.Join(line, " | ")+" |")
+			b.WriteString("| " + strings.Join(line, " | ") + " |\n")
 			if i == 0 {
-				fmt.Fprintln(w, strings.Repeat("|---", len(line))+"|")
+				b.WriteString(strings.Repeat("|---", len(line)) + "|\n")
 			}
 		}
-		fmt.Fprintln(w)
+		b.WriteString("\n")
 	}
-	if _, err := fmt.Fprintln(w, strings.ReplaceAll(legend, "\n", "\\\n")); err != nil {
-		return err
+	b.WriteString(strings.ReplaceAll(legend, "\n", "\\\n") + "\n")
+	r.writeNotes(&b, "- ")
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+// tables are what there is to show.
+func (r *report) tables() [][][]string {
+	tables := [][][]string{r.table()}
+	if len(r.extra) > 0 {
+		tables = append(tables, r.experiments())
 	}
-	return r.writeNotes(w, "- ")
+	return tables
 }
 
 // writeNotes lists what the marks are about, each thing once.
-func (r *report) writeNotes(w io.Writer, bullet string) error {
+func (r *report) writeNotes(b *strings.Builder, bullet string) {
 	if len(r.notes) > 0 {
-		fmt.Fprintln(w)
+		b.WriteString("\n")
 	}
 	for _, n := range r.notes {
-		if _, err := fmt.Fprintln(w, bullet+n.String()); err != nil {
-			return err
-		}
+		b.WriteString(bullet + n.String() + "\n")
 	}
-	return nil
 }

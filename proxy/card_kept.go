@@ -7,7 +7,6 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	lru "github.com/hashicorp/golang-lru/v2"
@@ -26,19 +25,6 @@ const markHeader = "X-Sidecar-Card"
 
 // cardKey is what tells apart the cards that an agent serves to anybody.
 type cardKey struct{ path, query, version, accept, encoding string }
-
-// keepers has the keptCards of each upstream: of one Proxy, in a process that
-// serves.
-var keepers sync.Map
-
-// kept returns the cards that are kept of an agent.
-func (u *upstream) kept() keptCards {
-	if k, ok := keepers.Load(u); ok {
-		return k.(keptCards)
-	}
-	k, _ := keepers.LoadOrStore(u, newKeptCards())
-	return k.(keptCards)
-}
 
 // keptCard is an agent's card as it came, verified if it must be.
 type keptCard struct {
@@ -119,9 +105,9 @@ func (x *exchange) keepCard(c *sentCard, now time.Time) {
 	switch {
 	case !ok || authorized || known || c.status == http.StatusNotModified:
 	case c.status == http.StatusOK && len(c.body) <= maxKeptCard && isPublic(c.header):
-		x.agent.kept().put(key, c, now)
+		x.agent.cards.put(key, c, now)
 	default:
-		x.agent.kept().drop(key)
+		x.agent.cards.drop(key)
 	}
 }
 
@@ -132,7 +118,7 @@ func (x *exchange) lastCard(now time.Time) *sentCard {
 	if !ok {
 		return nil
 	}
-	return x.agent.kept().last(key, now)
+	return x.agent.cards.last(key, now)
 }
 
 // cardKey returns what tells the card that x asks for apart from others; not ok

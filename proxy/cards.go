@@ -96,6 +96,7 @@ func (p *Proxy) card(ctx context.Context, w http.ResponseWriter, x *exchange) {
 	case isDown(c, err):
 		if last := x.lastCard(p.tel.now()); last != nil {
 			p.log.WarnContext(ctx, "agent is down: its last card is served", "agent", x.agent.Session.Name, "age", last.header.Get("Age"), "error", err)
+			p.tel.stale(ctx, x)
 			c, err = last, nil
 		}
 	case err == nil:

@@ -57,9 +57,16 @@ func (c *channel) close() {
 	c.reach.close()
 }
 
-// newBuffers pools the buffers that bodies are copied through.
-func newBuffers() *buffers {
-	return &buffers{pool: sync.Pool{New: func() any { b := make([]byte, 32<<10); return &b }}}
+// Sizes of the buffers that bodies are copied through, in bytes. A stream holds
+// its buffer for as long as it is open, and its events are small.
+const (
+	bufferSize       = 32 << 10
+	streamBufferSize = 2 << 10
+)
+
+// newBuffers pools buffers of a size.
+func newBuffers(size int) *buffers {
+	return &buffers{pool: sync.Pool{New: func() any { b := make([]byte, size); return &b }}}
 }
 
 type buffers struct{ pool sync.Pool }

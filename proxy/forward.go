@@ -16,7 +16,11 @@ func (p *Proxy) relay(ctx context.Context, w http.ResponseWriter, x *exchange) {
 	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
 		GotConn: func(httptrace.GotConnInfo) { x.connected = true },
 	})
-	p.forward.ServeHTTP(w, x.in.WithContext(context.WithValue(ctx, exchangeKey{}, x)))
+	forward := p.forward
+	if x.request != nil && x.request.Op.Streaming() {
+		forward = p.stream
+	}
+	forward.ServeHTTP(w, x.in.WithContext(context.WithValue(ctx, exchangeKey{}, x)))
 }
 
 // exchangeKey is the context key of the exchange that a forwarded request

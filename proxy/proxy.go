@@ -55,6 +55,7 @@ type Proxy struct {
 	maxBody int64
 	log     *slog.Logger
 	forward *httputil.ReverseProxy
+	stream  *httputil.ReverseProxy // for calls that are answered by a stream
 	tel     *instruments
 	push    *relay
 }
@@ -78,17 +79,22 @@ func New(opts Options) (*Proxy, error) {
 	if p.push, err = newRelay(opts); err != nil {
 		return nil, fmt.Errorf("making the relay of push notifications: %w", err)
 	}
-	p.forward = &httputil.ReverseProxy{
+	p.forward, p.stream = p.reverse(bufferSize), p.reverse(streamBufferSize)
+	return p, nil
+}
+
+// reverse makes a ReverseProxy whose hooks are the data path.
+func (p *Proxy) reverse(buffer int) *httputil.ReverseProxy {
+	return &httputil.ReverseProxy{
 		Rewrite:        p.rewrite,
 		Transport:      transport{},
 		ModifyResponse: p.answered,
 		ErrorHandler:   p.failed,
-		ErrorLog:       slog.NewLogLogger(opts.Logger.Handler(), slog.LevelDebug),
-		BufferPool:     newBuffers(),
+		ErrorLog:       slog.NewLogLogger(p.log.Handler(), slog.LevelDebug),
+		BufferPool:     newBuffers(buffer),
 		// FlushInterval stays 0: streams and bodies of unknown length are flushed
 		// as they come anyway, and -1 breaks trailers-only gRPC errors.
 	}
-	return p, nil
 }
 
 // Close closes idle connections. Calls that are under way keep theirs.

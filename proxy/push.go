@@ -214,8 +214,9 @@ func (r *relay) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 		http.Error(w, "push notifications are sent by POST", http.StatusMethodNotAllowed)
 		return
 	}
+	ctx := req.Context()
 	n := &notification{sealed: s, target: target, outcome: outcomes[sessions.CallerGone]}
-	defer func() { r.count(req.Context(), s.Agent, n.outcome) }()
+	defer func() { r.count(ctx, s.Agent, n.outcome) }()
 	control := http.NewResponseController(w)
 	_ = control.SetReadDeadline(time.Now().Add(r.within)) // a connection that knows none is no agent's
 	n.body, err = readBody(w, req, r.maxBody)
@@ -236,10 +237,10 @@ func (r *relay) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	// The record hears of it first: whoever acts on a notification finds it there.
 	delivered, passed := r.hear(req, agent, n), false
 	defer func() { delivered(passed && n.outcome == outcomeAnswered) }()
-	ctx, cancel := context.WithTimeout(req.Context(), r.within)
+	timed, cancel := context.WithTimeout(ctx, r.within)
 	defer cancel()
-	r.forward.ServeHTTP(w, req.WithContext(context.WithValue(ctx, notificationKey{}, n)))
-	passed = req.Context().Err() == nil // else the agent has not heard that it was delivered
+	r.forward.ServeHTTP(w, req.WithContext(context.WithValue(timed, notificationKey{}, n)))
+	passed = ctx.Err() == nil // else the agent has not heard that it was delivered
 }
 
 // hear tells the record what a notification says. What cannot be read or

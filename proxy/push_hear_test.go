@@ -119,14 +119,15 @@ func TestNotificationAndStreamAreOneEvent(t *testing.T) {
 					r.status(t, url, body, http.StatusOK)
 				}
 			}
-			agent := newFake(t, func(w http.ResponseWriter, _ *http.Request) {
+			agent := newFake(t, func(w http.ResponseWriter, req *http.Request) {
+				ctx := req.Context()
 				w.Header().Set("Content-Type", "text/event-stream")
 				first, rest, _ := strings.Cut(whole.String(), "\n\n")
 				_, _ = fmt.Fprint(w, first+"\n\n")
 				_ = http.NewResponseController(w).Flush()
 				if order == "before" {
 					within(t, "the record knows the task", func() bool {
-						_, err := r.store.Find(t.Context(), sessions.BindingKey{Kind: sessions.BindTask, Agent: "worker", ID: "t1"})
+						_, err := r.store.Find(ctx, sessions.BindingKey{Kind: sessions.BindTask, Agent: "worker", ID: "t1"})
 						return err == nil
 					})
 					notify()

@@ -325,3 +325,60 @@ func TestRefuseTaskIsForSends(t *testing.T) {
 		}
 	}
 }
+
+// Two children that wait side by side go on each where it was, whichever is
+// answered first. Waiting, they hold no place of the fan-out.
+func TestSDKResumeTwo(t *testing.T) {
+	t.Parallel()
+	for _, v := range wires {
+		if v.agent != v.client {
+			continue
+		}
+		t.Run(v.name, func(t *testing.T) {
+			t.Parallel()
+			opts := v.options()
+			opts.Behaviour = agents.Ask
+			agent := startAgent(t, opts)
+			a := isolated("worker", agent.URL())
+			a.Session.Limits.MaxFanOut = 1
+			w := newWorld(t, a)
+			c := w.dial(t, v)
+			var waiting []*a2a.Task
+			for _, topic := range []string{"tides", "dams"} {
+				result, err := c.SendMessage(t.Context(), userMessage(topic))
+				if err != nil {
+					t.Fatalf("SendMessage(%s) = %v", topic, err)
+				}
+				task := result.(*a2a.Task)
+				if task.Status.State != a2a.TaskStateInputRequired {
+					t.Fatalf("%s is %s, want input required", topic, task.Status.State)
+				}
+				waiting = append(waiting, task)
+			}
+			if waiting[0].ContextID == waiting[1].ContextID {
+				t.Fatal("both wait in one context, want one each")
+			}
+			for _, task := range []*a2a.Task{waiting[1], waiting[0]} {
+				answer := userMessage("the moon")
+				answer.Message.TaskID, answer.Message.ContextID = task.ID, "" // the agent infers it
+				result, err := c.SendMessage(t.Context(), answer)
+				if err != nil {
+					t.Fatalf("answering %s: %v", task.ID, err)
+				}
+				if done := result.(*a2a.Task); done.ID != task.ID || done.ContextID != task.ContextID || done.Status.State != a2a.TaskStateCompleted {
+					t.Errorf("answered task = %s %s %s, want %s %s completed", done.ID, done.ContextID, done.Status.State, task.ID, task.ContextID)
+				}
+			}
+			w.close()
+			all, err := w.store.Sessions(t.Context(), "chat")
+			if err != nil || len(all) != 3 {
+				t.Fatalf("the tree has %d sessions, %v; want 3", len(all), err)
+			}
+			for _, s := range all[1:] {
+				if s.State != lineage.Completed || len(s.Runs) != 1 {
+					t.Errorf("session %s = %s with %d runs, want completed with one", s.ID, s.State, len(s.Runs))
+				}
+			}
+		})
+	}
+}

@@ -32,6 +32,7 @@ type instruments struct {
 	admission   metric.Float64Histogram
 	refusals    metric.Int64Counter
 	passthrough metric.Int64Counter
+	staleCards  metric.Int64Counter
 }
 
 func newInstruments(opts Options, p *Proxy) (*instruments, error) {
@@ -57,6 +58,7 @@ func newInstruments(opts Options, p *Proxy) (*instruments, error) {
 	counter(&t.calls, "a2a_sidecar_calls", "A2A calls carried, by agent, operation, protocol version and outcome.")
 	counter(&t.refusals, "a2a_sidecar_refusals", "Calls that the sidecar answered itself, by agent and reason.")
 	counter(&t.passthrough, "a2a_sidecar_passthrough", "Requests that are not A2A and passed as they came, by agent.")
+	counter(&t.staleCards, "a2a_sidecar_stale_cards", "Agent cards served from memory because the agent was down, by agent.")
 	histogram(&t.duration, "a2a_sidecar_call_duration", "Time from a call's arrival to the end of its answer, by agent and operation.",
 		.001, .005, .025, .1, .5, 1, 5, 15, 60, 300, 1800)
 	histogram(&t.admission, "a2a_sidecar_admission_duration", "Time from a call's arrival until it may leave: reading, waiting for a place, the store.",
@@ -158,6 +160,11 @@ func (t *instruments) refused(ctx context.Context, agent string, reason lineage.
 
 func (t *instruments) passed(ctx context.Context, x *exchange) {
 	t.passthrough.Add(ctx, 1, metric.WithAttributeSet(attribute.NewSet(attribute.String("agent", x.agent.Session.Name))))
+}
+
+// stale counts a card that was served in the agent's place.
+func (t *instruments) stale(ctx context.Context, x *exchange) {
+	t.staleCards.Add(ctx, 1, metric.WithAttributeSet(attribute.NewSet(attribute.String("agent", x.agent.Session.Name))))
 }
 
 // inject continues the trace on the way to the agent. Without a span of our

@@ -28,7 +28,8 @@ type Agent struct {
 // upstream is an agent with the connections to it.
 type upstream struct {
 	Agent
-	base *channel // JSON-RPC, HTTP+JSON, cards, and all that is not A2A
+	base  *channel // JSON-RPC, HTTP+JSON, cards, and all that is not A2A
+	cards keptCards
 
 	mu       sync.Mutex // guards the fields below
 	grpc     *channel   // nil: not known yet where it is
@@ -36,7 +37,7 @@ type upstream struct {
 }
 
 func newUpstream(a Agent) *upstream {
-	u := &upstream{Agent: a, base: newChannel(a.URL, a.TLS, http1)}
+	u := &upstream{Agent: a, base: newChannel(a.URL, a.TLS, http1), cards: newKeptCards()}
 	if a.GRPCURL != nil {
 		u.grpc = newChannel(a.GRPCURL, a.TLS, http2)
 	}

@@ -11,6 +11,7 @@ import (
 	"net/url"
 	"strings"
 
+	"github.com/a2a-sidecar/a2a-sidecar/internal/cardsig"
 	"github.com/a2a-sidecar/a2a-sidecar/internal/wire"
 )
 
@@ -119,6 +120,11 @@ func (u *upstream) askForGRPC(ctx context.Context, path string, credentials http
 	card, err := io.ReadAll(io.LimitReader(resp.Body, maxCard))
 	if err != nil {
 		return err
+	}
+	if len(u.CardKeys) > 0 {
+		if err := cardsig.Verify(card, u.CardKeys); err != nil {
+			return fmt.Errorf("its card is not trusted: %w", err)
+		}
 	}
 	_, err = wire.RewriteCard(card, func(binding, url string) (string, bool) {
 		if strings.EqualFold(binding, wire.GRPC.String()) {

@@ -209,19 +209,26 @@ func TestVerifyPicksKeys(t *testing.T) {
 	t.Parallel()
 	in := []byte(card(t, "py-1.3.0-es256"))
 	es256 := string(read(t, "keys", "es256.jwk.json"))
-	for _, tt := range []struct {
-		name, old, now string
-		ok             bool
-	}{
-		{"another id", `"es256-1"`, `"x"`, true},
-		{"the alg", `"use"`, `"alg":"ES256","use"`, true},
+	for _, tt := range []struct{ name, old, now string }{
+		{"another id", `"es256-1"`, `"x"`},
+		{"the alg", `"use"`, `"alg":"ES256","use"`},
 	} {
 		k, err := cardsig.ParseKeys([]byte(strings.Replace(es256, tt.old, tt.now, 1)))
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := cardsig.Verify(in, k); (err == nil) != tt.ok {
-			t.Errorf("Verify by the key with %s = %v, want success: %t", tt.name, err, tt.ok)
+		if err := cardsig.Verify(in, k); err != nil {
+			t.Errorf("Verify by the key with %s = %v, want no error", tt.name, err)
+		}
+	}
+	for alg, ok := range map[string]bool{"RS256": true, "PS256": false} {
+		set := strings.Replace(string(read(t, "keys", "all.jwks.json")), `"kty": "RSA"`, `"alg": "`+alg+`", "kty": "RSA"`, 1)
+		k, err := cardsig.ParseKeys([]byte(set))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := cardsig.Verify([]byte(card(t, "py-1.3.0-rs256")), k); (err == nil) != ok {
+			t.Errorf("Verify of RS256 by a key for %s = %v, want success: %t", alg, err, ok)
 		}
 	}
 	// The wrong key under the right id hides the right key under none.

@@ -85,19 +85,55 @@ func TestProtoTimestamps(t *testing.T) {
 	}{
 		{nil, "1970-01-01T00:00:00Z"},
 		{pb{}.num(1, 1700000000), "2023-11-14T22:13:20Z"},
-		{pb{}.num(1, 1700000000).num(2, 120000000), "2023-11-14T22:13:20.120Z"},
-		{pb{}.num(1, 1700000000).num(2, 120000), "2023-11-14T22:13:20.000120Z"},
+		{pb{}.num(1, 1700000000).num(2, 123000000), "2023-11-14T22:13:20.123Z"},
+		{pb{}.num(1, 1700000000).num(2, 123000), "2023-11-14T22:13:20.000123Z"},
 		{pb{}.num(1, 1700000000).num(2, 12), "2023-11-14T22:13:20.000000012Z"},
 		{pb{}.num(1, minusOne), "1969-12-31T23:59:59Z"},
 		{pb{}.num(1, 253402300799), "9999-12-31T23:59:59Z"},
 		{pb{}.num(1, 253402300800), ""},
+		{pb{}.num(1, uint64(1<<64-62135596800)), "0001-01-01T00:00:00Z"},
+		{pb{}.num(1, uint64(1<<64-62135596801)), ""},
 		{pb{}.num(2, 1e9), ""},
+		{pb{}.num(2, 1<<32|1), "1970-01-01T00:00:00.000000001Z"},
 		{pb{}.num(2, minusOne), ""},
 		{pb{}.str(1, "x").num(2, 0), "1970-01-01T00:00:00Z"},
 	} {
 		msg := pb{}.msg(3, pb{}.str(1, "t").msg(3, pb{}.num(1, 2).msg(3, tt.in)))
 		if got := readAnswer(t, wire.V10, wire.OpStream, msg).Timestamp; got != tt.want {
 			t.Errorf("timestamp of %x = %q, want %q", tt.in, got, tt.want)
+		}
+	}
+}
+
+// A unary answer has no status updates, so that one is an unknown field.
+func TestReadProtoResponseUnary(t *testing.T) {
+	t.Parallel()
+	msg := join(pb{}.msg(1, pb{}.str(1, "t")), pb{}.msg(3, pb{}.str(1, "u")))
+	for op, want := range map[wire.Op]wire.Update{
+		wire.OpSend:      {Kind: wire.UpdateTask, TaskID: "t"},
+		wire.OpStream:    {Kind: wire.UpdateStatus, TaskID: "u"},
+		wire.OpSubscribe: {Kind: wire.UpdateStatus, TaskID: "u"},
+	} {
+		if diff := cmp.Diff(want, readAnswer(t, wire.V10, op, msg)); diff != "" {
+			t.Errorf("ReadProtoResponse(%v, %x) (-want +got):\n%s", op, msg, diff)
+		}
+	}
+}
+
+// A DataPart of 0.3 stands for what is in it, however many pieces that is in.
+func TestProtoDataPart(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		in   pb
+		want string
+	}{
+		{nil, `[{"data":{}}]`},
+		{pb{}.msg(1, entry("a", double(1))), `[{"data":{"a":1}}]`},
+		{join(pb{}.msg(1, entry("a", double(1))), pb{}.num(1, 1), pb{}.msg(1, entry("b", double(2)))), `[{"data":{"a":1,"b":2}}]`},
+	} {
+		msg := pb{}.msg(2, pb{}.msg(5, pb{}.msg(3, tt.in)))
+		if got := string(readAnswer(t, wire.V03, wire.OpSend, msg).Parts); got != tt.want {
+			t.Errorf("parts with the data %x = %s, want %s", tt.in, got, tt.want)
 		}
 	}
 }
@@ -140,9 +176,12 @@ func TestReadProtoResponseMerges(t *testing.T) {
 	}{
 		{"task", join(pb{}.msg(1, pb{}.str(1, "a").str(2, "c")), pb{}.msg(1, pb{}.str(1, "b"))), wire.Update{Kind: wire.UpdateTask, TaskID: "b", ContextID: "c"}},
 		{"status, in three", pb{}.msg(1, join(pb{}.msg(3, pb{}.num(1, 2)), pb{}.msg(3, pb{}.msg(2, pb{}.str(1, "m"))), pb{}.msg(3, pb{}.msg(2, part("x"))))), wire.Update{Kind: wire.UpdateTask, State: wire.TaskWorking, MessageID: "m", Parts: []byte(`[{"text":"x"}]`)}},
+		{"timestamp, in two", pb{}.msg(3, pb{}.msg(3, join(pb{}.msg(3, pb{}.num(1, 1700000000)), pb{}.msg(3, pb{}.num(2, 5e8))))), wire.Update{Kind: wire.UpdateStatus, Timestamp: "2023-11-14T22:13:20.500Z"}},
+		{"metadata, in two", pb{}.msg(1, join(pb{}.msg(6, entry("a", nil)), pb{}.msg(6, entry("b", nil)))), wire.Update{Kind: wire.UpdateTask, Metadata: []byte(`{"a":null,"b":null}`)}},
 		{"parts add up", pb{}.msg(2, join(pb{}.str(1, "m"), part("x"), pb{}.num(4, 1), part("y"))), wire.Update{Kind: wire.UpdateMessage, MessageID: "m", Parts: []byte(`[{"text":"x"},{"text":"y"}]`)}},
 		{"another payload", join(pb{}.msg(1, pb{}.str(1, "a").str(2, "c")), pb{}.msg(2, pb{}.str(1, "m")), pb{}.msg(1, pb{}.str(1, "b"))), wire.Update{Kind: wire.UpdateTask, TaskID: "b"}},
 		{"part of two kinds", pb{}.msg(2, pb{}.msg(5, pb{}.str(1, "text").str(3, "http://u"))), wire.Update{Kind: wire.UpdateMessage, Parts: []byte(`[{"url":"http://u"}]`)}},
+		{"parts of a wrong wire type", pb{}.msg(2, join(pb{}.num(5, 1), part("x"))), wire.Update{Kind: wire.UpdateMessage, Parts: []byte(`[{"text":"x"}]`)}},
 		{"wrong wire types", pb{}.msg(1, pb{}.num(1, 7).str(2, "c").num(3, 7)).num(2, 7), wire.Update{Kind: wire.UpdateTask, ContextID: "c"}},
 		{"nothing", nil, wire.Update{}},
 		{"unknown", pb{}.msg(9, nil), wire.Update{}},

@@ -102,6 +102,7 @@ func TestReadProtoFields(t *testing.T) {
 		{"fields in any order", v10 + "SendMessage", pb{}.num(99, 1).msg(2, pb{}.str(3, "t").str(2, "c").str(1, "m1")), wire.Request{MessageID: "m1", ContextID: "c", TaskID: "t"}},
 		{"sender session", v10 + "SendMessage", message10(m1.msg(6, metadata("adk_session_id", pb{}.str(3, "s")))), wire.Request{MessageID: "m1", SenderSession: "s"}},
 		{"sender session of another type", v10 + "SendMessage", message10(m1.msg(6, metadata("adk_session_id", pb{}.num(4, 1)))), wire.Request{MessageID: "m1"}},
+		{"sender session twice: the last one counts", v10 + "SendMessage", message10(m1.msg(6, slices.Concat(metadata("adk_session_id", pb{}.str(3, "s")), metadata("adk_session_id", pb{}.num(4, 1))))), wire.Request{MessageID: "m1"}},
 		{"metadata of another key", v10 + "SendMessage", message10(m1.msg(6, metadata("adk_app_name", pb{}.str(3, "s")))), wire.Request{MessageID: "m1"}},
 		{"metadata that cannot be read", v10 + "SendMessage", message10(m1.str(6, "\xff\xff")), wire.Request{MessageID: "m1"}},
 		{"send with push", v10 + "SendMessage", message10(m1).msg(3, pb{}.str(1, "text").msg(2, push10)), wire.Request{MessageID: "m1", Push: full}},

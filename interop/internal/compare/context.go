@@ -127,11 +127,11 @@ func splitProto(body []byte, field protowire.Number) (m message, rest []byte, ok
 			return true
 		}
 		return eachField(value, func(num protowire.Number, raw, value []byte) bool {
-			switch num {
-			case fieldContext:
+			if num == fieldContext {
 				m.context = string(value)
 				return true
-			case fieldTask:
+			}
+			if num == fieldTask {
 				m.task = string(value)
 			}
 			rest = append(rest, raw...)

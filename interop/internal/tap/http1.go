@@ -29,17 +29,15 @@ func parse1(c Conn) ([]Exchange, error) {
 		framing(e.Request.Header, req.TransferEncoding)
 		e.Request.readBody(req.Body)
 		e.Request.Trailer = req.Trailer
-		resp, err := answer(received, req)
-		if err != nil { // none, or half a header
+		resp, err := answer(received, req) //nolint:bodyclose // readBody closes it
+		if err != nil {                    // none, or half a header
 			e.Response.Truncated = true
 			return append(all, e), nil
 		}
 		e.Status, e.Response.Header = resp.StatusCode, resp.Header
 		framing(e.Response.Header, resp.TransferEncoding)
-		if resp.StatusCode != http.StatusSwitchingProtocols {
-			e.Response.readBody(resp.Body)
-			e.Response.Trailer = resp.Trailer
-		}
+		e.Response.readBody(resp.Body)
+		e.Response.Trailer = resp.Trailer
 		all = append(all, e)
 		if resp.StatusCode == http.StatusSwitchingProtocols || e.Request.Truncated || e.Response.Truncated {
 			return all, nil // what follows is not HTTP, or nothing

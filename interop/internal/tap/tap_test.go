@@ -68,7 +68,7 @@ func post(t *testing.T, c *http.Client, url, body string) string {
 	if err != nil {
 		t.Fatalf("POST = %v", err)
 	}
-	defer resp.Body.Close()
+	defer func() { _ = resp.Body.Close() }()
 	got, err := io.ReadAll(resp.Body)
 	if err != nil {
 		t.Fatalf("reading the answer: %v", err)
@@ -95,7 +95,7 @@ func TestRecords(t *testing.T) {
 				w.Header().Set("X-Answered", "yes")
 				w.WriteHeader(http.StatusAccepted)
 				for part := range strings.SplitSeq(string(body), " ") {
-					fmt.Fprint(w, part, "!")
+					write(t, w, part+"!")
 					if err := http.NewResponseController(w).Flush(); err != nil {
 						t.Errorf("Flush = %v", err)
 					}
@@ -143,7 +143,7 @@ func TestTruncated(t *testing.T) {
 		t.Run(fmt.Sprintf("h2 %t", h2), func(t *testing.T) {
 			t.Parallel()
 			server := serve(t, func(w http.ResponseWriter, _ *http.Request) {
-				fmt.Fprint(w, "begin")
+				write(t, w, "begin")
 				if err := http.NewResponseController(w).Flush(); err != nil {
 					t.Errorf("Flush = %v", err)
 				}
@@ -174,7 +174,7 @@ func TestPassesAtOnceAndCuts(t *testing.T) {
 	t.Parallel()
 	gone := make(chan struct{})
 	server := serve(t, func(w http.ResponseWriter, r *http.Request) {
-		fmt.Fprint(w, "first\n")
+		write(t, w, "first\n")
 		if err := http.NewResponseController(w).Flush(); err != nil {
 			t.Errorf("Flush = %v", err)
 		}
@@ -186,7 +186,7 @@ func TestPassesAtOnceAndCuts(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer resp.Body.Close()
+	defer func() { _ = resp.Body.Close() }()
 	first := make([]byte, len("first\n"))
 	if _, err := io.ReadFull(resp.Body, first); err != nil {
 		t.Fatalf("reading the first line of an open stream: %v", err)
@@ -278,7 +278,7 @@ func partedEarly(written string, cut int) bool {
 func write(t *testing.T, w io.Writer, s string) {
 	t.Helper()
 	if _, err := io.WriteString(w, s); err != nil {
-		t.Fatal(err)
+		t.Errorf("writing: %v", err)
 	}
 }
 
@@ -310,7 +310,8 @@ func TestNobodyThere(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := client(t, false).Get("http://" + tp.Addr()); err == nil {
+	if resp, err := client(t, false).Get("http://" + tp.Addr()); err == nil {
+		_ = resp.Body.Close()
 		t.Error("GET = nil, want an error")
 	}
 	got, err := tap.Parse(tp.Cut())
