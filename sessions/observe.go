@@ -35,7 +35,7 @@ func (r *Record) sent(req *wire.Request) json.RawMessage {
 	return r.payload(struct {
 		Method string `json:"method"`
 		kept
-	}{req.Method, r.opts.Content.parts(req.Parts)})
+	}{req.Method, r.opts.Content.parts(req.Parts())})
 }
 
 // payload encodes what is known to be encodable.

@@ -37,7 +37,7 @@ func TestProtoRequestGolden(t *testing.T) {
 			recorded := map[string]any{
 				"method": r.Method, "binding": r.Binding.String(), "version": r.Version.String(), "op": r.Op.String(),
 				"messageId": r.MessageID, "contextId": r.ContextID, "taskId": r.TaskID, "senderSession": r.SenderSession,
-				"parts": string(r.Parts),
+				"parts": string(r.Parts()),
 			}
 			for k, v := range recorded {
 				if v == "" {

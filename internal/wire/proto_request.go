@@ -107,10 +107,7 @@ func (f *protoFields) request(how GRPCMethod) (*Request, *Error) {
 		return nil, invalid(fault)
 	}
 	if r.Op.Sends() {
-		var err error
-		if r.Parts, err = protoParts(r.Version, f.bytes(slotMessage)); err != nil {
-			return nil, &Error{Code: CodeParse, What: fmt.Sprintf("body is not protobuf: %v in message.parts", err)}
-		}
+		b.message, b.version = f.bytes(slotMessage), r.Version
 	}
 	return r, nil
 }

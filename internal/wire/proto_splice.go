@@ -13,6 +13,8 @@ type protoBody struct {
 	src     []byte
 	context protoPlace // has no number where there is no place for a context
 	pushURL protoPlace
+	message []byte // of a send; nil otherwise
+	version Version
 }
 
 // protoPlace is where a string field stands, or may be put.
@@ -22,7 +24,19 @@ type protoPlace struct {
 	field  protoField       // its value is not found if there is none
 }
 
-// edited implements editor. A context that is not named becomes the last field
+// messageParts implements body.
+func (b *protoBody) messageParts() []byte {
+	if b.message == nil {
+		return nil
+	}
+	parts, err := protoParts(b.version, b.message)
+	if err != nil {
+		return nil // the agent will say so
+	}
+	return parts
+}
+
+// edited implements body. A context that is not named becomes the last field
 // of its message.
 func (b *protoBody) edited(e Edit) []byte {
 	var edits []edit

@@ -100,8 +100,8 @@ func checkProtoSplice(t errorer, path string, msg []byte, id, url string) {
 		}
 		return
 	}
-	if _, err := wire.ReadParts(r.Parts); err != nil {
-		t.Errorf("ReadParts(%s) = %v, want no error", r.Parts, err)
+	if _, err := wire.ReadParts(r.Parts()); err != nil {
+		t.Errorf("ReadParts(%s) = %v, want no error", r.Parts(), err)
 	}
 	idle := wire.Edit{Context: &r.ContextID}
 	if r.Push != nil {
@@ -201,7 +201,7 @@ func TestProtoRequestProperty(t *testing.T) {
 					// Shuffled parts are in another order.
 					again := unmarshal(t, msg, m.request())
 					message := sub(again.ProtoReflect(), "message", "request")
-					checkParts(t, r.Parts, message)
+					checkParts(t, r.Parts(), message)
 					session := sub(message, "metadata").Interface().(*structpb.Struct).GetFields()["adk_session_id"].GetStringValue()
 					if r.SenderSession != session {
 						t.Errorf("ReadProto(%v).SenderSession = %q, want %q", drawn, r.SenderSession, session)

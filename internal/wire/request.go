@@ -35,14 +35,11 @@ type Request struct {
 	// ADK JS puts the coordinator's own session there. It is a hint that has
 	// been through no CheckID.
 	SenderSession string
-	// Parts is a raw JSON array for ReadParts: the parts of a send's message.
-	// Nil if there are none. It may alias the body.
-	Parts []byte
 	// Push is the push configuration that a send or OpPushSet carries; nil if
 	// none.
 	Push *Push
 
-	body editor
+	body body
 }
 
 // Push is what a record keeps of a push notification configuration. The token
@@ -64,8 +61,16 @@ type Edit struct {
 	PushURL string
 }
 
-// editor is a body that can be spliced.
-type editor interface{ edited(Edit) []byte }
+// body is what a request was read from.
+type body interface {
+	edited(Edit) []byte
+	messageParts() []byte
+}
+
+// Parts returns a raw JSON array for ReadParts: the parts of a send's message,
+// nil if there are none. Of JSON it aliases the body. Of protobuf it is made
+// anew by each call, as far as the parts can be read.
+func (r *Request) Parts() []byte { return r.body.messageParts() }
 
 // Edited returns the body with the edits made, and not a byte else changed. If
 // nothing needs to change, that is the body itself: the same slice. Requests
@@ -102,7 +107,7 @@ func (m *members) send(r *Request, j *jsonBody) (fault string) {
 	spelled, _ := unquote(m.at[fieldMessageID].name.of(j.src))
 	j.snake = spelled == "message_id"
 	if parts := m.raw(j.src, fieldMessageParts); len(parts) > 0 && parts[0] == '[' {
-		r.Parts = parts
+		j.parts = parts
 	}
 	r.SenderSession, _ = unquote(m.raw(j.src, fieldADKSession))
 	if config := m.raw(j.src, fieldPush); len(config) > 0 && config[0] == '{' {

@@ -75,11 +75,11 @@ func TestReadMethods(t *testing.T) {
 			// The params come first: their reading waits for the method.
 			body := fmt.Sprintf(`{"params":%s,"jsonrpc":"2.0","id":1,"method":%q}`, params, method)
 			got := *read(t, body)
-			if diff := cmp.Diff(want, got, cmpopts.IgnoreUnexported(got), cmpopts.IgnoreFields(got, "ID", "Parts", "Push")); diff != "" {
+			if diff := cmp.Diff(want, got, cmpopts.IgnoreUnexported(got), cmpopts.IgnoreFields(got, "ID", "Push")); diff != "" {
 				t.Errorf("Read(%s) (-want +got):\n%s", body, diff)
 			}
-			if want := `[{"text":"x"}]`; got.Op.Sends() != (string(got.Parts) == want) || !got.Op.Sends() && got.Parts != nil {
-				t.Errorf("Read(%s).Parts = %s, want %s for sends only", body, got.Parts, want)
+			if want := `[{"text":"x"}]`; got.Op.Sends() != (string(got.Parts()) == want) || !got.Op.Sends() && got.Parts() != nil {
+				t.Errorf("Read(%s).Parts = %s, want %s for sends only", body, got.Parts(), want)
 			}
 			if (got.Push != nil) != (got.Op == wire.OpPushSet) {
 				t.Errorf("Read(%s).Push = %+v, want one for push set only", body, got.Push)
@@ -113,7 +113,7 @@ func TestReadFields(t *testing.T) {
 			t.Parallel()
 			tt.want.Method, tt.want.Version, tt.want.Op, tt.want.MessageID = "SendMessage", wire.V10, wire.OpSend, "m1"
 			got := *read(t, tt.body)
-			if diff := cmp.Diff(tt.want, got, cmpopts.IgnoreUnexported(got), cmpopts.IgnoreFields(got, "ID", "Parts", "Push")); diff != "" {
+			if diff := cmp.Diff(tt.want, got, cmpopts.IgnoreUnexported(got), cmpopts.IgnoreFields(got, "ID", "Push")); diff != "" {
 				t.Errorf("Read(%s) (-want +got):\n%s", tt.body, diff)
 			}
 		})
@@ -136,7 +136,7 @@ func TestReadID(t *testing.T) {
 func TestReadSlicesCannotGrowIntoBody(t *testing.T) {
 	t.Parallel()
 	r := read(t, send(`,"parts":[{"text":"x"}]`))
-	for name, s := range map[string][]byte{"ID": r.ID, "Parts": r.Parts} {
+	for name, s := range map[string][]byte{"ID": r.ID, "Parts": r.Parts()} {
 		if len(s) == 0 || cap(s) != len(s) {
 			t.Errorf("cap(%s) = %d, want its length %d", name, cap(s), len(s))
 		}

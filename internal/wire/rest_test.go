@@ -39,7 +39,7 @@ func TestReadREST(t *testing.T) {
 		{"send", send + `{"message":{"messageId":"m","contextId":"c","taskId":"t"},"tenant":"x"}`, with(func(r *wire.Request) { r.ContextID, r.TaskID = "c", "t" })},
 		{"version", "POST /message:send\nA2A-Version: 1.0\n\n" + `{"message":{"messageId":"m"}}`, with(func(r *wire.Request) { r.Version = wire.V10 })},
 		{"snake case", send + `{"message":{"message_id":"m","context_id":"c","task_id":"t"}}`, with(func(r *wire.Request) { r.ContextID, r.TaskID = "c", "t" })},
-		{"the proto's names", send + `{"request":{"message_id":"m","content":[{"text":"x"}]}}`, with(func(r *wire.Request) { r.Parts = []byte(`[{"text":"x"}]`) })},
+		{"the proto's names", send + `{"request":{"message_id":"m","content":[{"text":"x"}]}}`, sent},
 		{"sender session", send + `{"message":{"messageId":"m","metadata":{"adk_session_id":"s"}}}`, with(func(r *wire.Request) { r.SenderSession = "s" })},
 		{"an envelope's keys are nothing here", send + `{"jsonrpc":1,"METHOD":2,"params":3,"message":{"messageId":"m"}}`, sent},
 		{"get", "GET /tasks/t?historyLength=2\n\n", wire.Request{Method: "GET /tasks/{id}", Op: wire.OpGet, TaskID: "t"}},
@@ -167,5 +167,18 @@ func TestEditedREST(t *testing.T) {
 				t.Errorf("Edited(%s, no context) = %s, want the body", tt.in, got)
 			}
 		})
+	}
+}
+
+// The parts of a message have two names in HTTP+JSON.
+func TestReadRESTParts(t *testing.T) {
+	t.Parallel()
+	for _, message := range []string{
+		`{"message":{"messageId":"m","parts":[{"text":"x"}]}}`,
+		`{"request":{"message_id":"m","content":[{"text":"x"}]}}`,
+	} {
+		if got := string(readREST(t, "POST /message:send\n\n"+message).Parts()); got != `[{"text":"x"}]` {
+			t.Errorf("ReadREST(%s).Parts() = %s, want the array", message, got)
+		}
 	}
 }

@@ -10,13 +10,17 @@ type jsonBody struct {
 	into span
 	// context is the contextId member, under whichever of its names.
 	context member
+	parts   []byte // of the message; nil if it has none
 	// snake is set where a context that is added must be named context_id.
 	snake bool
 	// pushURL is where push notifications go; not found where that is unsaid.
 	pushURL span
 }
 
-// edited implements editor.
+// messageParts implements body.
+func (b *jsonBody) messageParts() []byte { return b.parts }
+
+// edited implements body.
 func (b *jsonBody) edited(e Edit) []byte {
 	var room [2]edit
 	edits := room[:0]

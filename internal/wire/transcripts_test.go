@@ -51,7 +51,7 @@ func TestRequestTranscripts(t *testing.T) {
 		}
 		recorded := map[string]any{
 			"id": string(r.ID), "binding": r.Binding.String(), "method": r.Method, "version": r.Version.String(), "op": r.Op.String(),
-			"messageId": r.MessageID, "contextId": r.ContextID, "taskId": r.TaskID, "parts": string(r.Parts),
+			"messageId": r.MessageID, "contextId": r.ContextID, "taskId": r.TaskID, "parts": string(r.Parts()),
 		}
 		for k, v := range recorded {
 			if v == "" {

@@ -51,12 +51,12 @@ def emit(step: str, **members: Any) -> None:
 def run(main: Callable[[], Coroutine[Any, Any, None]]) -> NoReturn:
     """Runs main and ends the process: 0 done, 3 the SDK cannot do it, else 1.
 
-    The process goes at once: channels and streams that an SDK left open must
-    not keep it.
+    The process goes at once: tasks, channels and streams that an SDK left open
+    must not keep it, so there is no asyncio.run, which would wait for them.
     """
     code = 0
     try:
-        asyncio.run(main())
+        asyncio.new_event_loop().run_until_complete(main())
     except Unsupported as err:
         print(err, file=sys.stderr)
         code = 3
