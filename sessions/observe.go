@@ -94,7 +94,7 @@ func (r *Run) note(u wire.Update) {
 		}
 	case wire.UpdateError:
 		r.noteError(u)
-	case wire.UpdateOther:
+	case wire.UpdateTasks, wire.UpdateOther:
 	}
 }
 

@@ -2,12 +2,12 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"iter"
 	"maps"
 	"slices"
 	"strconv"
 	"sync"
+	"time"
 
 	"github.com/a2aproject/a2a-go/v2/a2a"
 	"github.com/a2aproject/a2a-go/v2/a2aclient"
@@ -116,23 +116,34 @@ func list(ctx context.Context, s *session) error {
 	return s.out.line(line{Step: "list", Kind: "tasks", Text: strconv.Itoa(len(tasks.Tasks))})
 }
 
-// started streams a slow message, prints up to the first status working, and
-// returns where it runs and the rest of the stream. The caller ends the rest.
-func (s *session) started(ctx context.Context) (info a2a.TaskInfo, next func() (a2a.Event, error, bool), stop func(), err error) {
-	next, stop = iter.Pull2(s.SendStreamingMessage(ctx, message("slow x", a2a.TaskInfo{})))
+// working is a stream of a slow message whose task works.
+type working struct {
+	task a2a.TaskID
+	next func() (a2a.Event, error, bool)
+	stop func() // must be called
+}
+
+// started streams a slow message and prints it up to the first status working.
+// It returns nil if it does not come to that: what came instead is printed.
+func (s *session) started(ctx context.Context) (*working, error) {
+	next, stop := iter.Pull2(s.SendStreamingMessage(ctx, message("slow x", a2a.TaskInfo{})))
 	for {
 		e, failed, ok := next()
+		var err error
 		switch {
 		case !ok:
-			return info, next, stop, fmt.Errorf("the stream ended before the task was working")
+			err = s.out.line(line{Step: "stream", Kind: "none"})
 		case failed != nil:
-			return info, next, stop, fmt.Errorf("streaming: %w", failed)
+			err = s.out.fault("stream", failed)
+		default:
+			err = s.out.event("stream", e)
 		}
-		if err := s.out.event("stream", e); err != nil {
-			return info, next, stop, err
+		if !ok || failed != nil || err != nil {
+			stop()
+			return nil, err
 		}
 		if u, ok := e.(*a2a.TaskStatusUpdateEvent); ok && u.Status.State == a2a.TaskStateWorking {
-			return e.TaskInfo(), next, stop, nil
+			return &working{e.TaskInfo().TaskID, next, stop}, nil
 		}
 	}
 }
@@ -146,15 +157,15 @@ func (s *session) cancel(ctx context.Context, id a2a.TaskID) error {
 }
 
 func cancel(ctx context.Context, s *session) error {
-	info, next, stop, err := s.started(ctx)
-	defer stop()
-	if err != nil {
+	w, err := s.started(ctx)
+	if w == nil {
 		return err
 	}
-	if err := s.cancel(ctx, info.TaskID); err != nil {
+	defer w.stop()
+	if err := s.cancel(ctx, w.task); err != nil {
 		return err
 	}
-	return s.all("stream", rest(next))
+	return s.all("stream", rest(w.next))
 }
 
 // rest is what is left of a stream that was begun by hand.
@@ -168,46 +179,57 @@ func rest(next func() (a2a.Event, error, bool)) iter.Seq2[a2a.Event, error] {
 	}
 }
 
+// silence is how long a second stream may say nothing before the task is
+// cancelled all the same: 0.3 does not say that it begins with anything.
+const silence = 500 * time.Millisecond
+
 func subscribe(ctx context.Context, s *session) error {
-	info, _, stop, err := s.started(ctx)
-	defer stop()
-	if err != nil {
+	w, err := s.started(ctx)
+	if w == nil {
 		return err
 	}
-	next, end := iter.Pull2(s.SubscribeToTask(ctx, &a2a.SubscribeToTaskRequest{ID: info.TaskID}))
-	defer end()
-	// Whatever comes first says that the second stream stands. 0.3 servers need
-	// not say anything, but this SDK's do.
-	first, failed, ok := next()
-	switch {
-	case failed != nil:
-		err = s.out.fault("subscribe", failed)
-	case ok:
-		err = s.out.event("subscribe", first)
+	defer w.stop()
+	heard := make(chan struct{})
+	var once sync.Once
+	read := make(chan error, 1)
+	go func() {
+		defer once.Do(func() { close(heard) })
+		read <- s.all("subscribe", func(yield func(a2a.Event, error) bool) {
+			for e, err := range s.SubscribeToTask(ctx, &a2a.SubscribeToTaskRequest{ID: w.task}) {
+				on := yield(e, err)
+				once.Do(func() { close(heard) })
+				if !on {
+					return
+				}
+			}
+		})
+	}()
+	timer := time.NewTimer(silence)
+	defer timer.Stop()
+	select {
+	case <-heard:
+	case <-timer.C:
 	}
-	if err != nil {
+	if err := s.cancel(ctx, w.task); err != nil {
 		return err
 	}
-	if err := s.cancel(ctx, info.TaskID); err != nil || failed != nil || !ok {
-		return err
-	}
-	return s.all("subscribe", rest(next))
+	return <-read
 }
 
 func pushConfigs(ctx context.Context, s *session) error {
-	info, _, stop, err := s.started(ctx)
-	defer stop()
-	if err != nil {
+	w, err := s.started(ctx)
+	if w == nil {
 		return err
 	}
-	made, err := s.CreateTaskPushConfig(ctx, &a2a.PushConfig{TaskID: info.TaskID, URL: "http://127.0.0.1:9/hook", Token: "t"})
+	defer w.stop()
+	made, err := s.CreateTaskPushConfig(ctx, &a2a.PushConfig{TaskID: w.task, URL: "http://127.0.0.1:9/hook", Token: "t"})
 	if err != nil {
 		return s.out.fault("create", err)
 	}
 	if err := s.out.config("create", made); err != nil {
 		return err
 	}
-	got, err := s.GetTaskPushConfig(ctx, &a2a.GetTaskPushConfigRequest{TaskID: info.TaskID, ID: made.ID})
+	got, err := s.GetTaskPushConfig(ctx, &a2a.GetTaskPushConfigRequest{TaskID: w.task, ID: made.ID})
 	if err == nil {
 		err = s.out.config("get", got)
 	} else {
@@ -216,7 +238,7 @@ func pushConfigs(ctx context.Context, s *session) error {
 	if err != nil {
 		return err
 	}
-	all, err := s.ListTaskPushConfigs(ctx, &a2a.ListTaskPushConfigRequest{TaskID: info.TaskID})
+	all, err := s.ListTaskPushConfigs(ctx, &a2a.ListTaskPushConfigRequest{TaskID: w.task})
 	if err == nil {
 		err = s.out.line(line{Step: "list", Kind: "configs", Text: strconv.Itoa(len(all))})
 	} else {
@@ -225,7 +247,7 @@ func pushConfigs(ctx context.Context, s *session) error {
 	if err != nil {
 		return err
 	}
-	if err := s.DeleteTaskPushConfig(ctx, &a2a.DeleteTaskPushConfigRequest{TaskID: info.TaskID, ID: made.ID}); err != nil {
+	if err := s.DeleteTaskPushConfig(ctx, &a2a.DeleteTaskPushConfigRequest{TaskID: w.task, ID: made.ID}); err != nil {
 		err = s.out.fault("delete", err)
 		if err != nil {
 			return err
@@ -233,7 +255,7 @@ func pushConfigs(ctx context.Context, s *session) error {
 	} else if err := s.out.line(line{Step: "delete", Kind: "none"}); err != nil {
 		return err
 	}
-	return s.cancel(ctx, info.TaskID)
+	return s.cancel(ctx, w.task)
 }
 
 func card(ctx context.Context, s *session) error {
