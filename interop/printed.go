@@ -18,7 +18,9 @@ var (
 // normal returns what a client printed without ids, addresses and times. Ids
 // become numbers in the order in which they first occur, so that what was the
 // same stays the same; contexts do not where every call is to have its own.
-// unordered is for scenarios whose calls race.
+// The lines of one step stay in their order; those of different steps may race,
+// as a stream and the call that cancels its task do. unordered is for scenarios
+// whose calls all race.
 func normal(lines []string, isolated, unordered bool) []string {
 	var all []string
 	names, seen := map[string]string{}, map[string]int{}
@@ -32,7 +34,7 @@ func normal(lines []string, isolated, unordered bool) []string {
 		}
 		return names[kind+id]
 	}
-	for _, line := range lines {
+	for _, line := range byStep(lines) {
 		var members map[string]any
 		if json.Unmarshal([]byte(line), &members) != nil {
 			continue // some SDK's own log
@@ -63,6 +65,18 @@ func normal(lines []string, isolated, unordered bool) []string {
 		slices.Sort(all)
 	}
 	return all
+}
+
+// byStep puts the lines of each step together.
+func byStep(lines []string) []string {
+	step := func(line string) string {
+		var l struct{ Step string }
+		_ = json.Unmarshal([]byte(line), &l) // what is no JSON has no step
+		return l.Step
+	}
+	lines = slices.Clone(lines)
+	slices.SortStableFunc(lines, func(a, b string) int { return strings.Compare(step(a), step(b)) })
+	return lines
 }
 
 // firstLine shows where two outputs part.

@@ -51,6 +51,12 @@ func TestNormal(t *testing.T) {
 		"another error": {a: []string{`{"error":"task not found"}`}, b: []string{`{"error":"server error"}`}},
 		"another state": {a: []string{`{"state":"working"}`}, b: []string{`{"state":"completed"}`}},
 		"a step less":   {a: []string{`{"step":"a"}`, `{"step":"b"}`}, b: []string{`{"step":"a"}`}},
+		"steps that race": {
+			a:    []string{`{"step":"a","taskId":"1"}`, `{"step":"b","taskId":"2"}`, `{"step":"a","state":"working"}`},
+			b:    []string{`{"step":"b","taskId":"4"}`, `{"step":"a","taskId":"3"}`, `{"step":"a","state":"working"}`},
+			same: true,
+		},
+		"lines of one step": {a: []string{`{"step":"a","text":"1"}`, `{"step":"a","text":"2"}`}, b: []string{`{"step":"a","text":"2"}`, `{"step":"a","text":"1"}`}},
 		"calls that race": {
 			unordered: true,
 			a:         []string{`{"text":"1","contextId":"` + idA + `"}`, `{"text":"2","contextId":"` + idB + `"}`},
