@@ -3,6 +3,8 @@ package proxy_test
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"io"
 	"net"
@@ -15,6 +17,7 @@ import (
 	a2apb "github.com/a2aproject/a2a-go/v2/a2apb/v1"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/encoding/gzip"
 	"google.golang.org/grpc/health"
@@ -84,13 +87,13 @@ func (a *grpcAgent) SendStreamingMessage(r *a2apb.SendMessageRequest, s grpc.Ser
 }
 
 // start serves the agent, and a health service, until the test ends.
-func (a *grpcAgent) start(t *testing.T) *url.URL {
+func (a *grpcAgent) start(t *testing.T, options ...grpc.ServerOption) *url.URL {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := grpc.NewServer()
+	s := grpc.NewServer(options...)
 	a2apb.RegisterA2AServiceServer(s, a)
 	healthpb.RegisterHealthServer(s, health.NewServer())
 	done := make(chan struct{})
@@ -197,6 +200,29 @@ func TestGRPCCallsPassAsTheyAre(t *testing.T) {
 			}
 		})
 	}
+}
+
+// An agent's gRPC interface may want TLS, and may be elsewhere than its card.
+func TestGRPCOverTLS(t *testing.T) {
+	t.Parallel()
+	certified := httptest.NewTLSServer(http.NotFoundHandler())
+	t.Cleanup(certified.Close)
+	agent := &grpcAgent{send: func(_ context.Context, r *a2apb.SendMessageRequest) (*a2apb.SendMessageResponse, error) {
+		task := task10("t1", r.GetMessage().GetContextId(), a2apb.TaskState_TASK_STATE_COMPLETED)
+		return &a2apb.SendMessageResponse{Payload: &a2apb.SendMessageResponse_Task{Task: task}}, nil
+	}}
+	at := agent.start(t, grpc.Creds(credentials.NewServerTLSFromCert(&certified.TLS.Certificates[0])))
+	at.Scheme = "https"
+	roots := x509.NewCertPool()
+	roots.AddCert(certified.Certificate())
+	a := isolated("worker", certified.URL)
+	a.TLS, a.GRPCURL = &tls.Config{RootCAs: roots}, at
+	w := newWorld(t, a)
+	result, err := w.dialGRPC(t).SendMessage(metadata.AppendToOutgoingContext(t.Context(), "x-kagent-root-context-id", "top"), proto10("m1"))
+	if err != nil || result.GetTask().GetId() != "t1" {
+		t.Fatalf("SendMessage = %v, %v; want task t1", result, err)
+	}
+	w.state(t, "top", lineage.Completed, "")
 }
 
 // A stream that ends in an error is recorded up to there, and the error passes.
