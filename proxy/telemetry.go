@@ -55,7 +55,7 @@ func newInstruments(opts Options, p *Proxy) (*instruments, error) {
 				func(_ context.Context, o metric.Int64Observer) error { o.Observe(read()); return nil }))
 		}
 	}
-	counter(&t.calls, "a2a_sidecar_calls", "A2A calls carried, by agent, operation, protocol version and outcome.")
+	counter(&t.calls, "a2a_sidecar_calls", "A2A calls carried, by agent, operation, binding, protocol version and outcome.")
 	counter(&t.refusals, "a2a_sidecar_refusals", "Calls that the sidecar answered itself, by agent and reason.")
 	counter(&t.passthrough, "a2a_sidecar_passthrough", "Requests that are not A2A and passed as they came, by agent.")
 	counter(&t.staleCards, "a2a_sidecar_stale_cards", "Agent cards served from memory because the agent was down, by agent.")
@@ -91,10 +91,6 @@ var outcomes = [...]string{
 	sessions.Unread:      "unread",
 }
 
-// systems are the bindings as rpc.system.name has them. OpenTelemetry has none
-// for calls that are plain HTTP.
-var systems = [...]string{wire.JSONRPC: "jsonrpc", wire.REST: "http", wire.GRPC: "grpc"}
-
 // now is the clock of the durations.
 func (*instruments) now() time.Time { return time.Now() }
 
@@ -105,13 +101,20 @@ func (t *instruments) start(ctx context.Context, x *exchange) (context.Context, 
 	parent := trace.SpanContextFromContext(ctx)
 	op, agent := x.request.Op.String(), x.agent.Session.Name
 	ctx, span := t.tracer.Start(ctx, op+" "+agent, trace.WithSpanKind(trace.SpanKindClient), trace.WithAttributes(
-		attribute.String("rpc.system.name", systems[x.request.Binding]),
+		attribute.String("a2a.protocol.binding", x.request.Binding.String()),
 		attribute.String("rpc.method", x.request.Op.String()),
 		attribute.String("gen_ai.operation.name", "invoke_agent"),
 		attribute.String("gen_ai.agent.name", agent),
 		attribute.String("a2a.protocol.version", x.request.Version.String()),
 		attribute.String("server.address", x.agent.URL.Hostname()),
 	))
+	switch x.request.Binding { // plain HTTP is no RPC system to OpenTelemetry
+	case wire.JSONRPC:
+		span.SetAttributes(attribute.String("rpc.system.name", "jsonrpc"))
+	case wire.GRPC:
+		span.SetAttributes(attribute.String("rpc.system.name", "grpc"))
+	case wire.REST:
+	}
 	x.span, x.traced, x.continued = span, span.SpanContext().SpanID() != parent.SpanID(), parent.IsValid()
 	return ctx, func() {
 		outcome := cmp.Or(x.outcome, outcomeAnswered)
@@ -120,7 +123,8 @@ func (t *instruments) start(ctx context.Context, x *exchange) (context.Context, 
 		}
 		set := metric.WithAttributeSet(attribute.NewSet(
 			attribute.String("agent", agent), attribute.String("op", op),
-			attribute.String("version", x.request.Version.String()), attribute.String("outcome", outcome),
+			attribute.String("binding", x.request.Binding.String()), attribute.String("version", x.request.Version.String()),
+			attribute.String("outcome", outcome),
 		))
 		t.calls.Add(ctx, 1, set)
 		t.duration.Record(ctx, time.Since(x.began).Seconds(), metric.WithAttributeSet(attribute.NewSet(

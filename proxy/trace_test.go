@@ -103,7 +103,7 @@ func TestTraceIsContinued(t *testing.T) {
 	}
 	wantAttributes := map[string]string{
 		"rpc.system.name": "jsonrpc", "rpc.method": "send", "gen_ai.operation.name": "invoke_agent", "gen_ai.agent.name": "worker",
-		"a2a.protocol.version": "1.0", "server.address": "127.0.0.1", "gen_ai.conversation.id": "chat", "http.response.status_code": "200",
+		"a2a.protocol.binding": "JSONRPC", "a2a.protocol.version": "1.0", "server.address": "127.0.0.1", "gen_ai.conversation.id": "chat", "http.response.status_code": "200",
 		"a2a_sidecar.root_context_id": "chat", "a2a_sidecar.session_id": s.ID, "a2a_sidecar.branch": s.Branch, "a2a_sidecar.depth": "1",
 	}
 	if diff := cmp.Diff(wantAttributes, got); diff != "" {
