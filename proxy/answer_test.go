@@ -82,7 +82,7 @@ func TestUnaryAnswersPassAsTheyAre(t *testing.T) {
 		{"not JSON", 200, []string{"Content-Type", "text/html"}, "<h1>hello</h1>", lineage.Failed, "malformed_response", false},
 		{"gzip", 200, []string{"Content-Type", "application/json", "Content-Encoding", "gzip"}, zipped(message10), lineage.Completed, "", false},
 		{"gzip in pieces", 200, []string{"Content-Type", "application/json", "Content-Encoding", "GZIP"}, zipped(message10), lineage.Completed, "", true},
-		{"gzip that is none", 200, []string{"Content-Type", "application/json", "Content-Encoding", "gzip"}, message10, lineage.Failed, "malformed_response", false},
+		{"gzip that is none", 200, []string{"Content-Type", "application/json", "Content-Encoding", "gzip"}, message10, lineage.Failed, "lost", false},
 		{"gzip that ends early", 200, []string{"Content-Type", "application/json", "Content-Encoding", "gzip"}, zipped(message10)[:40], lineage.Failed, "malformed_response", false},
 		{"packed as nobody asked for", 200, []string{"Content-Type", "application/json", "Content-Encoding", "br"}, "\x0b\x02\x80{}\x03", lineage.Failed, "lost", false},
 	} {
@@ -332,4 +332,57 @@ func TestStreamOfAnEventTooLargeToRead(t *testing.T) {
 		t.Errorf("answer has %d bytes, want the agent's %d", len(got.body), len(body))
 	}
 	w.state(t, "top", lineage.Failed, "lost")
+}
+
+// An answer without a Content-Type stays so, and a redirection within the agent
+// leads through the sidecar.
+func TestAnswerHeadsStay(t *testing.T) {
+	t.Parallel()
+	var agent *fake
+	agent = newFake(t, func(w http.ResponseWriter, r *http.Request) {
+		w.Header()["Content-Type"] = nil
+		switch to := r.Header.Get("X-To"); to {
+		case "":
+			_, _ = io.WriteString(w, message10)
+		default:
+			w.Header().Set("Location", strings.ReplaceAll(to, "AGENT", agent.URL))
+			w.WriteHeader(http.StatusTemporaryRedirect)
+		}
+	})
+	a := agentAt("worker", agent.URL+"/base")
+	w := newWorld(t, a)
+	got := w.post(t, send10("m0", ""))
+	if ct, ok := got.header["Content-Type"]; ok || got.body != message10 {
+		t.Errorf("answer = %q with Content-Type %q, want none", got.body, ct)
+	}
+	for to, want := range map[string]string{
+		"AGENT/base/rpc/?a=1#f":     w.URL + "/agents/worker/rpc/?a=1#f",
+		"AGENT/other":               w.URL + "/agents/worker/~/other",
+		"/base/rpc":                 w.URL + "/agents/worker/rpc",
+		"rest":                      w.URL + "/agents/worker/rest",
+		"https://elsewhere.example": "https://elsewhere.example",
+	} {
+		got := w.do(t, http.MethodPost, "/agents/worker/x", send10("m"+to, ""), "Content-Type", "application/json", "X-To", to)
+		if location := got.header.Get("Location"); got.status != http.StatusTemporaryRedirect || location != want {
+			t.Errorf("redirected to %s: %d, Location %s; want %s", to, got.status, location, want)
+		}
+	}
+}
+
+// Headers of the sidecar's own that an agent makes up reach nobody, whatever the
+// call was.
+func TestForgedHeaders(t *testing.T) {
+	t.Parallel()
+	agent := newFake(t, func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("X-Sidecar-Session-Id", "forged")
+		w.Header().Set("X-Sidecar-Card", "stale")
+		says(`{}`)(w, r)
+	})
+	w := newWorld(t, agentAt("worker", agent.URL))
+	for _, path := range []string{"/tasks/unknown", "/tasks", "/other", "/.well-known/agent-card.json"} {
+		got := w.do(t, http.MethodGet, "/agents/worker"+path, "")
+		if diff := cmp.Diff(map[string][]string{}, values(got.header, "x-sidecar-")); diff != "" {
+			t.Errorf("GET %s: headers (-want +got):\n%s", path, diff)
+		}
+	}
 }

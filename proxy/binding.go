@@ -39,8 +39,7 @@ type binding interface {
 func bindingOf(r *http.Request, rest string) (b binding, isCall bool) {
 	switch {
 	case isGRPC(r):
-		_, isCall = wire.MatchGRPC(rest)
-		return grpcBinding{}, isCall
+		return grpcBinding{}, isGRPCMethod(rest)
 	case isREST(r, rest):
 		return restBinding{}, true
 	case isRPC(r):

@@ -50,19 +50,39 @@ func drain(w http.ResponseWriter, r *http.Request, limit int64) {
 	_ = rc.SetReadDeadline(time.Time{})
 }
 
-// setBody gives r a body that can be sent again if the connection turns out
-// dead before any byte of it left, and only then: Go's transport takes a POST
-// with an Idempotency-Key for one that may be sent twice, which no send is.
-func setBody(r *http.Request, body []byte) {
+// setBody gives r a body that was read. It can be sent again if the connection
+// turns out dead before any byte of it left, and only then: Go's transport takes
+// a POST with an Idempotency-Key for one that may be sent twice, which no send
+// is. mayRepeat is asked, too, before it is.
+func setBody(r *http.Request, body []byte, mayRepeat func() bool) {
 	r.ContentLength = int64(len(body))
 	r.TransferEncoding = nil
 	r.Header.Del("Expect") // was for us, who have read the body
-	r.Body = io.NopCloser(bytes.NewReader(body))
+	r.Body = newHeldBody(body)
 	r.GetBody = nil
 	_, twice := r.Header["Idempotency-Key"]
-	if _, x := r.Header["X-Idempotency-Key"]; !twice && !x {
-		r.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(body)), nil }
+	if _, x := r.Header["X-Idempotency-Key"]; twice || x {
+		return
 	}
+	r.GetBody = func() (io.ReadCloser, error) {
+		if !mayRepeat() {
+			return nil, errNoRepeat
+		}
+		return newHeldBody(body), nil
+	}
+}
+
+var errNoRepeat = errors.New("the call may have reached the agent: it is not sent again")
+
+// heldBody is a body in memory, which it lets go of when it is closed: a request
+// is kept for as long as its answer streams.
+type heldBody struct{ *bytes.Reader }
+
+func newHeldBody(body []byte) io.ReadCloser { return heldBody{bytes.NewReader(body)} }
+
+func (b heldBody) Close() error {
+	b.Reset(nil)
+	return nil
 }
 
 // knownBody is a request body of known length that passes unread. Having sent

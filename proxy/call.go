@@ -26,6 +26,8 @@ type exchange struct {
 	rest    string // escaped path below the agent
 	began   time.Time
 
+	outbound string // base URL of the outbound port, if it came by another; empty: it came by that
+
 	// Set for calls that are A2A.
 	request   *wire.Request
 	body      []byte        // as it leaves; nil: as it came
@@ -35,6 +37,7 @@ type exchange struct {
 	traced    bool   // span is a span of ours, not the caller's
 	continued bool   // the caller's trace could be read
 	connected bool   // the transport had a connection for it
+	http2     bool   // which speaks HTTP/2
 	outcome   string // for metrics
 }
 
@@ -82,6 +85,10 @@ func (p *Proxy) call(ctx context.Context, w http.ResponseWriter, x *exchange) {
 		x.body = body
 	}
 	req, err := x.binding.read(x.in, x.rest, body)
+	if errors.Is(err, errTooLarge) { // once unpacked
+		p.reject(ctx, w, x, x.binding.asked(x.in), tooLarge(p.maxBody))
+		return
+	}
 	if bad, ok := errors.AsType[*wire.Error](err); ok {
 		if bad.Foreign {
 			p.pass(ctx, w, x)
@@ -91,6 +98,12 @@ func (p *Proxy) call(ctx context.Context, w http.ResponseWriter, x *exchange) {
 		return
 	}
 	x.request = req
+	if req.Binding == wire.GRPC {
+		if f := p.findGRPC(ctx, x, req.Version); f != nil {
+			p.refuse(ctx, w, x, *f)
+			return
+		}
+	}
 	said, err := p.readHeaders(x.in.Header)
 	if err != nil {
 		p.reject(ctx, w, x, askedOf(req), malformed(codeInvalid, err.Error()))
@@ -106,6 +119,7 @@ func (p *Proxy) call(ctx context.Context, w http.ResponseWriter, x *exchange) {
 	case req.TaskID != "":
 		p.follow(ctx, w, x, said)
 	default:
+		p.splice(x, said, wire.Edit{})
 		p.relay(ctx, w, x)
 	}
 }
@@ -122,7 +136,7 @@ func (x *exchange) askedBy(bad *wire.Error) asked {
 
 // send admits a message and carries it.
 func (p *Proxy) send(ctx context.Context, w http.ResponseWriter, x *exchange, s said) {
-	if err := x.channel().reach.look(ctx); err != nil {
+	if err := p.look(ctx, x); err != nil {
 		if ctx.Err() != nil {
 			p.gone(w, x)
 			return
@@ -157,6 +171,19 @@ func (p *Proxy) send(ctx context.Context, w http.ResponseWriter, x *exchange, s 
 	// copying, say). Ending a run twice is harmless.
 	defer run.End(sessions.CallerGone)
 	p.relay(ctx, w, x)
+}
+
+// look returns nil if the agent can be reached where the exchange is to go. A
+// gRPC interface that cannot may have moved.
+func (p *Proxy) look(ctx context.Context, x *exchange) error {
+	err := x.channel().reach.look(ctx)
+	if err == nil || x.to == nil || ctx.Err() != nil || !x.agent.forgetGRPC(x.to) {
+		return err
+	}
+	if p.findGRPC(ctx, x, x.request.Version) != nil {
+		return err
+	}
+	return x.channel().reach.look(ctx)
 }
 
 // follow carries a call about a task and reads along.

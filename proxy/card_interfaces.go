@@ -1,7 +1,11 @@
 package proxy
 
 import (
+	"net"
+	"net/http"
+	"net/netip"
 	"net/url"
+	"slices"
 	"strings"
 
 	"github.com/a2a-sidecar/a2a-sidecar/internal/wire"
@@ -10,38 +14,49 @@ import (
 // rewriter edits the interfaces of the card in a body.
 type rewriter func(body []byte, each func(binding, url string) (string, bool)) ([]byte, error)
 
+// cardSource says where a card comes from that is to be rewritten.
+type cardSource uint8
+
+const (
+	fromAgent   cardSource = iota // from a well-known path, just now
+	fromMemory                    // from there, a while ago
+	fromOneUser                   // the extended card, which may be its caller's alone
+)
+
 // interfaces returns what becomes of the interface URLs of the card in body,
 // which rewrite reaches. What the sidecar reads points at it. Where an agent
 // has that, interfaces in any other binding are left out, since calls over them
 // would be neither isolated nor counted; an agent with others alone keeps
 // those that are HTTP, and its calls pass as they are.
-func (x *exchange) interfaces(body []byte, rewrite rewriter) func(binding, url string) (string, bool) {
-	addr := x.agent.grpcAddr()
-	var grpc *url.URL // where the agent's gRPC interface is
+func (x *exchange) interfaces(body []byte, from cardSource, rewrite rewriter) func(binding, url string) (string, bool) {
+	var grpc []string // the interfaces that can be read
 	readable := false
 	// A card that cannot be read fails again, with the error, in the rewriting.
 	_, _ = rewrite(body, func(binding, raw string) (string, bool) {
 		switch kind := bindingNamed(binding); {
 		case kind != wire.GRPC:
 			readable = readable || kind != unknownBinding
-		case addr != "" && grpc == nil:
-			if grpc = x.agent.grpcTarget(raw); grpc != nil {
-				readable = true
-				x.agent.learnGRPC(raw)
-			}
+		case x.agent.grpcTarget(raw) != nil:
+			grpc = append(grpc, raw)
 		}
 		return raw, true
 	})
+	addr := x.agent.grpc.addr()
+	var place *url.URL
+	if addr != "" && len(grpc) > 0 {
+		place = x.grpcPlace(grpc[0], from)
+	}
+	// The agent's gRPC port leads to one place for each version. An interface
+	// elsewhere would be a way around, or to the wrong version.
+	leads := func(raw string) bool {
+		to := x.agent.grpcTarget(raw)
+		return place != nil && to != nil && (*to == *place || x.agent.GRPCURL != nil)
+	}
+	readable = readable || slices.ContainsFunc(grpc, leads)
 	return func(binding, raw string) (string, bool) {
 		switch kind := bindingNamed(binding); {
 		case kind == wire.GRPC:
-			// The agent's gRPC port leads to one place. An interface elsewhere
-			// would be a way around, or to the wrong version.
-			to := x.agent.grpcTarget(raw)
-			if grpc == nil || to == nil || *to != *grpc && x.agent.GRPCURL == nil {
-				return "", false
-			}
-			return grpcURL(raw, addr), true
+			return grpcURL(raw, addr), leads(raw)
 		case kind == unknownBinding && (readable || !isHTTP(raw)):
 			return "", false
 		default:
@@ -51,13 +66,72 @@ func (x *exchange) interfaces(body []byte, rewrite rewriter) func(binding, url s
 	}
 }
 
+// grpcPlace is where gRPC calls go in the version of the card that x asked for,
+// which names first as its first gRPC interface; nil if that is not known. Only
+// a card that anybody gets tells where calls of everybody go.
+func (x *exchange) grpcPlace(first string, from cardSource) *url.URL {
+	v := x.cardVersion()
+	switch {
+	case from == fromAgent:
+		x.agent.learnGRPC(v, first)
+		return x.agent.grpcTarget(first)
+	case x.to != nil: // it came that way
+		return x.to.url
+	case from == fromMemory:
+		if c := x.agent.grpc.known(v); c != nil {
+			return c.url
+		}
+		return x.agent.grpcTarget(first)
+	}
+	ctx := x.in.Context()
+	c, err := x.agent.grpcChannel(ctx, v, x.in.Header)
+	if err != nil {
+		x.proxy.log.DebugContext(ctx, "agent's card is served without gRPC", "agent", x.agent.Session.Name, "error", err)
+		return nil
+	}
+	return c.url
+}
+
+// cardVersion is the version of A2A that x asks for a card in.
+func (x *exchange) cardVersion() wire.Version {
+	if x.request != nil {
+		return x.request.Version
+	}
+	return versionOf(x.in)
+}
+
 // ownURL is the URL of the agent as the caller knows it.
 func (x *exchange) ownURL() string {
-	scheme := "http://"
-	if x.in.TLS != nil {
-		scheme = "https://"
+	base := x.outbound
+	if base == "" {
+		base = "http://" + x.in.Host
+		if x.in.TLS != nil {
+			base = "https://" + x.in.Host
+		}
 	}
-	return scheme + x.in.Host + agentsPrefix + x.agent.Session.Name
+	return base + agentsPrefix + x.agent.Session.Name
+}
+
+// outboundFrom is the base URL of the outbound port, which is at a URL or a host
+// and port, for the caller of r, which came by another. An address that stands
+// for all of a host's is no place to call: the caller's own name for the host is.
+func outboundFrom(outbound string, r *http.Request) string {
+	scheme, at, ok := strings.Cut(strings.TrimRight(outbound, "/"), "://")
+	if !ok {
+		scheme, at = "http", scheme
+	}
+	if host, port, err := net.SplitHostPort(at); err == nil && isUnspecified(host) {
+		if known, _, err := net.SplitHostPort(r.Host); err == nil {
+			at = net.JoinHostPort(known, port)
+		}
+	}
+	return scheme + "://" + at
+}
+
+// isUnspecified reports whether a listener's host is all of them.
+func isUnspecified(host string) bool {
+	ip, err := netip.ParseAddr(host)
+	return host == "" || err == nil && ip.Unmap().IsUnspecified()
 }
 
 // unknownBinding is a binding that the sidecar does not read.

@@ -20,6 +20,10 @@ const (
 	maxKeptKey  = 1 << 10
 )
 
+// keptPatience is what an agent gets to send a card while its last one is kept.
+// Clients give up after 10 seconds or more.
+const keptPatience = 5 * time.Second
+
 // markHeader marks a card that the agent did not send just now.
 const markHeader = "X-Sidecar-Card"
 
@@ -35,19 +39,25 @@ type keptCard struct {
 
 // keptCards are the last good cards of an agent, for when it is down. It is
 // safe for concurrent use.
-type keptCards struct{ cards *lru.Cache[cardKey, keptCard] }
+type keptCards struct {
+	cards    *lru.Cache[cardKey, keptCard]
+	patience time.Duration // with an agent that is asked for a newer one
+}
 
 func newKeptCards() keptCards {
 	cards, err := lru.New[cardKey, keptCard](maxKept)
 	if err != nil {
 		panic(err) // the size is a constant, and more than 0
 	}
-	return keptCards{cards}
+	return keptCards{cards, keptPatience}
 }
 
 // put keeps a card.
 func (k keptCards) put(key cardKey, c *sentCard, now time.Time) {
-	kept := keptCard{sentCard{c.status, c.header.Clone(), bytes.Clone(c.body)}, now, 0}
+	kept := keptCard{
+		sentCard: sentCard{status: c.status, header: c.header.Clone(), body: bytes.Clone(c.body), stale: true},
+		at:       now,
+	}
 	if s, err := strconv.Atoi(c.header.Get("Age")); err == nil && s > 0 {
 		kept.age = time.Duration(s) * time.Second
 	}
@@ -72,11 +82,8 @@ func (k keptCards) last(key cardKey, now time.Time) *sentCard {
 	h.Set("Cache-Control", "no-cache") // the next answer may be better
 	h.Del("Expires")
 	h.Set(markHeader, "stale")
-	return &sentCard{kept.status, h, kept.body}
+	return &sentCard{kept.status, h, kept.body, true}
 }
-
-// isStale reports whether c is a card that was kept.
-func (c *sentCard) isStale() bool { return c.header.Get(markHeader) != "" }
 
 // isDown reports whether what came of asking for a card means that the agent,
 // or what stands before it, is down.
@@ -96,19 +103,41 @@ func isDown(c *sentCard, err error) bool {
 }
 
 // keepCard keeps the card that x got if anybody who asks in the same way may
-// have it, and forgets it if not any more. What came with credentials is for
-// their owner, and says nothing of what others get.
+// have it, and forgets the one before if it was taken back or is not for anybody
+// any more. What came with credentials is for their owner, and says nothing of
+// what others get; neither does an agent that has too much to do.
 func (x *exchange) keepCard(c *sentCard, now time.Time) {
 	key, ok := x.cardKey()
-	_, authorized := x.in.Header["Authorization"]
-	_, known := x.in.Header["Cookie"]
-	switch {
-	case !ok || authorized || known || c.status == http.StatusNotModified:
-	case c.status == http.StatusOK && len(c.body) <= maxKeptCard && isPublic(c.header):
-		x.agent.cards.put(key, c, now)
-	default:
+	if !ok || isPersonal(x.in.Header) {
+		return
+	}
+	switch c.status {
+	case http.StatusOK:
+		if len(c.body) <= maxKeptCard && isPublic(c.header) {
+			x.agent.cards.put(key, c, now)
+		} else {
+			x.agent.cards.drop(key)
+		}
+	case http.StatusNotFound, http.StatusGone:
 		x.agent.cards.drop(key)
 	}
+}
+
+// isPersonal reports whether a request says who asks. Many agents know their
+// users by headers of their own.
+func isPersonal(h http.Header) bool {
+	for name := range h {
+		name = strings.ToLower(name)
+		if name == "cookie" || name == "x-user-id" {
+			return true
+		}
+		for _, word := range [...]string{"auth", "key", "token", "secret"} {
+			if strings.Contains(name, word) {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // lastCard returns the card that was kept for a request such as x, or nil. With
@@ -121,19 +150,25 @@ func (x *exchange) lastCard(now time.Time) *sentCard {
 	return x.agent.cards.last(key, now)
 }
 
-// cardKey returns what tells the card that x asks for apart from others; not ok
-// for an extended card. That is its caller's alone, whose credentials may stand
-// in any header.
-func (x *exchange) cardKey() (key cardKey, ok bool) {
-	h := x.in.Header
+// publicPath returns the path below the agent of the card that x asks for, the
+// same for both well-known ones; not ok for an extended card. That is its
+// caller's alone, whose credentials may stand in any header.
+func (x *exchange) publicPath() (path string, ok bool) {
 	path, err := url.PathUnescape(x.rest)
-	before, old := strings.CutSuffix(path, oldCardPath)
-	if old {
+	if before, old := strings.CutSuffix(path, oldCardPath); old {
 		path = before + cardPath
 	}
-	if err != nil || !strings.HasSuffix(path, cardPath) {
+	return path, err == nil && strings.HasSuffix(path, cardPath)
+}
+
+// cardKey returns what tells the card that x asks for apart from others that
+// anybody gets; not ok for one that is not kept.
+func (x *exchange) cardKey() (key cardKey, ok bool) {
+	path, ok := x.publicPath()
+	if !ok {
 		return key, false
 	}
+	h := x.in.Header
 	key = cardKey{path, x.in.URL.RawQuery, h.Get("A2a-Version"), strings.Join(h["Accept"], ","), ""}
 	if x.agent.CardsAsSent {
 		key.encoding = strings.Join(h["Accept-Encoding"], ",")

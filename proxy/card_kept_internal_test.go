@@ -27,7 +27,7 @@ func TestKeptCardsAge(t *testing.T) {
 		if tt.age != "" {
 			h.Set("Age", tt.age)
 		}
-		k.put(cardKey{}, &sentCard{http.StatusOK, h, []byte("{}")}, began)
+		k.put(cardKey{}, &sentCard{status: http.StatusOK, header: h, body: []byte("{}")}, began)
 		if got := k.last(cardKey{}, began.Add(tt.after)).header.Get("Age"); got != tt.want {
 			t.Errorf("Age of a card with Age %q after %s = %s, want %s", tt.age, tt.after, got, tt.want)
 		}

@@ -1,12 +1,9 @@
 package proxy
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
-	"strconv"
 	"strings"
 
 	a2av0 "github.com/a2aproject/a2a-go/a2apb"
@@ -31,9 +28,9 @@ func (x *exchange) verifySent(c *sentCard) error {
 	case !x.verifies():
 		return nil
 	case holdsCard(c.status):
-		card, err := x.plainCard(c.header, c.body)
+		card, err := plainBody(c.header, c.body)
 		if err != nil {
-			return err
+			return x.wrongCard(err)
 		}
 		return x.verify(card)
 	case c.status/100 == 3 && c.status != http.StatusNotModified:
@@ -67,44 +64,40 @@ func (x *exchange) rewriteCardResponse(resp *http.Response) error {
 	if !holdsCard(resp.StatusCode) {
 		return nil
 	}
-	body, err := x.readCard(resp)
-	if err != nil {
-		return err
-	}
-	_ = resp.Body.Close() // read to its end
-	plain, err := x.plainCard(resp.Header, body)
-	if err != nil {
-		return err
-	}
-	if x.verifies() {
-		card, err := x.cardIn(plain)
-		if err != nil {
-			return x.wrongCard(fmt.Errorf("cannot be read: %w", err))
+	err := x.editAnswer(resp, func(plain []byte) ([]byte, error) {
+		if err := x.verifyAnswer(plain); err != nil || x.agent.CardsAsSent {
+			return plain, err
 		}
-		if card != nil {
-			if err := x.verify(card); err != nil {
-				return err
-			}
-		}
-	}
-	if !x.agent.CardsAsSent {
 		rewrite := func(body []byte, each func(binding, url string) (string, bool)) ([]byte, error) {
 			return x.binding.rewriteCard(x.request, body, each)
 		}
-		if body, err = rewrite(plain, x.interfaces(plain, rewrite)); err != nil {
-			return x.wrongCard(fmt.Errorf("cannot be read: %w", err))
+		edited, err := rewrite(plain, x.interfaces(plain, fromOneUser, rewrite))
+		if err != nil {
+			return nil, fmt.Errorf("cannot be read: %w", err)
 		}
-		resp.Header.Del("Content-Encoding")
-		for _, name := range stale {
-			resp.Header.Del(name)
-		}
-		if _, trailers := x.binding.(grpcBinding); !trailers {
-			resp.ContentLength = int64(len(body))
-			resp.Header.Set("Content-Length", strconv.Itoa(len(body)))
-		}
+		return edited, nil
+	})
+	if _, known := errors.AsType[*cardError](err); err == nil || known {
+		return err
 	}
-	resp.Body = io.NopCloser(bytes.NewReader(body))
-	return nil
+	return x.wrongCard(err)
+}
+
+// verifyAnswer checks the signatures of the card in the answer to a call, where
+// cards must be signed.
+func (x *exchange) verifyAnswer(plain []byte) error {
+	if !x.verifies() {
+		return nil
+	}
+	card, err := x.cardIn(plain)
+	switch {
+	case err != nil:
+		return x.wrongCard(fmt.Errorf("cannot be read: %w", err))
+	case card == nil:
+		return nil
+	default:
+		return x.verify(card)
+	}
 }
 
 // cardIn returns the card in the answer to a call for it, nil if there is none,

@@ -1,13 +1,11 @@
 package proxy
 
 import (
-	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"net/http"
 	"net/textproto"
@@ -18,9 +16,6 @@ import (
 
 	"github.com/a2a-sidecar/a2a-sidecar/internal/wire"
 )
-
-// maxCard bounds an agent card, in bytes.
-const maxCard = 4 << 20
 
 // Paths of agent cards below an agent. An agent that has its card under one of
 // the two well-known paths is taken to have it under both: 0.2 clients ask for
@@ -68,15 +63,16 @@ func (e *cardError) Unwrap() error { return e.err }
 
 // wrongCard says what is wrong with the card of x's agent.
 func (x *exchange) wrongCard(err error) error {
-	return &cardError{agent: x.agent.Session.Name, err: err}
+	return &cardError{x.agent.Session.Name, err, errors.Is(err, errCut)}
 }
 
 // sentCard is an agent's answer to a request for its card: the card, if the
 // status says so, or else what the agent has to say instead.
 type sentCard struct {
 	status int
-	header http.Header // without those of the connection
+	header http.Header // without those of the connection, and the sidecar's own
 	body   []byte
+	stale  bool // it was kept
 }
 
 // holdsCard reports whether an answer of a status has a card as its body, or
@@ -88,7 +84,7 @@ func holdsCard(status int) bool { return status/100 == 2 && status != http.Statu
 // is down, that is the last card it had: clients that find none when they start
 // give up for good.
 func (p *Proxy) card(ctx context.Context, w http.ResponseWriter, x *exchange) {
-	c, err := p.getCard(ctx, x)
+	c, err := p.refreshCard(ctx, x)
 	switch {
 	case ctx.Err() != nil:
 		p.gone(w, x)
@@ -116,6 +112,17 @@ func (p *Proxy) card(ctx context.Context, w http.ResponseWriter, x *exchange) {
 	p.reject(ctx, w, x, x.binding.asked(x.in), f)
 }
 
+// refreshCard is getCard, but gives up on an agent that hangs if there is its
+// last card to serve in place of a newer one.
+func (p *Proxy) refreshCard(ctx context.Context, x *exchange) (*sentCard, error) {
+	if x.lastCard(p.tel.now()) != nil {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, x.agent.cards.patience)
+		defer cancel()
+	}
+	return p.getCard(ctx, x)
+}
+
 // getCard gets the card that x asks for from the agent, and checks its
 // signatures.
 func (p *Proxy) getCard(ctx context.Context, x *exchange) (*sentCard, error) {
@@ -128,15 +135,16 @@ func (p *Proxy) getCard(ctx context.Context, x *exchange) (*sentCard, error) {
 		return nil, err
 	}
 	defer func() { _ = resp.Body.Close() }() // read to its end, or given up
-	body, err := x.readCard(resp)
+	body, err := readEdited(resp.Body)
 	if err != nil {
-		return nil, err
+		return nil, x.wrongCard(err)
 	}
 	dropHopByHop(resp.Header)
-	c := &sentCard{resp.StatusCode, resp.Header, body}
+	dropOwn(resp.Header) // what is said of the card here is the sidecar's to say
+	c := &sentCard{status: resp.StatusCode, header: resp.Header, body: body}
 	if holdsCard(c.status) && !x.agent.CardsAsSent {
-		if c.body, err = x.plainCard(c.header, body); err != nil {
-			return nil, err
+		if c.body, err = plainBody(c.header, body); err != nil {
+			return nil, x.wrongCard(err)
 		}
 		c.header.Del("Content-Encoding")
 	}
@@ -198,38 +206,16 @@ var stale = [...]string{
 	"Age", "Expires",
 }
 
-// readCard reads the body of an answer that holds a card.
-func (x *exchange) readCard(resp *http.Response) ([]byte, error) {
-	card, err := io.ReadAll(io.LimitReader(resp.Body, maxCard+1))
-	if err != nil {
-		return nil, &cardError{x.agent.Session.Name, fmt.Errorf("broke off: %w", err), true}
+// cardSource says where the card that x asked for comes from.
+func (x *exchange) cardSource(c *sentCard) cardSource {
+	switch _, public := x.publicPath(); {
+	case !public:
+		return fromOneUser
+	case c.stale:
+		return fromMemory
+	default:
+		return fromAgent
 	}
-	return card, x.checkSize(card)
-}
-
-func (x *exchange) checkSize(card []byte) error {
-	if len(card) > maxCard {
-		return x.wrongCard(fmt.Errorf("is larger than %d bytes", maxCard))
-	}
-	return nil
-}
-
-// plainCard returns a card unpacked: without Accept-Encoding an agent may send
-// what it likes. What is packed in an unknown way cannot be read later on.
-func (x *exchange) plainCard(h http.Header, body []byte) ([]byte, error) {
-	open, ok := unpackers[contentEncoding(h)]
-	if !ok {
-		return body, nil
-	}
-	r, err := open(bytes.NewReader(body))
-	if err != nil {
-		return nil, x.wrongCard(fmt.Errorf("cannot be unpacked: %w", err))
-	}
-	card, err := io.ReadAll(io.LimitReader(r, maxCard+1))
-	if err != nil {
-		return nil, x.wrongCard(fmt.Errorf("cannot be unpacked: %w", err))
-	}
-	return card, x.checkSize(card)
 }
 
 // serveCard writes a card as the agent sent it, or as the caller is to see it.
@@ -238,16 +224,16 @@ func (p *Proxy) serveCard(w http.ResponseWriter, x *exchange, c *sentCard) error
 	edit := holdsCard(c.status) && !x.agent.CardsAsSent
 	if edit {
 		var err error
-		if body, err = wire.RewriteCard(body, x.interfaces(body, wire.RewriteCard)); err != nil {
+		if body, err = wire.RewriteCard(body, x.interfaces(body, x.cardSource(c), wire.RewriteCard)); err != nil {
 			return x.wrongCard(fmt.Errorf("cannot be read: %w", err))
 		}
 	}
 	h := w.Header()
 	maps.Copy(h, c.header)
 	if edit {
-		fresh(h, body)
+		fresh(h, body, c.stale)
 	}
-	if (edit || c.isStale()) && matches(x.in.Header.Values("If-None-Match"), h.Get("Etag")) {
+	if (edit || c.stale) && matches(x.in.Header.Values("If-None-Match"), h.Get("Etag")) {
 		h.Del("Content-Type")
 		h.Del("Content-Length")
 		w.WriteHeader(http.StatusNotModified)
@@ -265,13 +251,13 @@ func (p *Proxy) serveCard(w http.ResponseWriter, x *exchange, c *sentCard) error
 
 // fresh makes the headers of a card those of its edited bytes. How long it may
 // be kept is the agent's to say; if it does not, it is to be asked for again,
-// since the sidecar may move. A mark of a card that is kept here stays.
-func fresh(h http.Header, body []byte) {
+// since the sidecar may move. The age of a card that was kept here stays.
+func fresh(h http.Header, body []byte, kept bool) {
 	age := h["Age"]
 	for _, name := range stale {
 		h.Del(name)
 	}
-	if h.Get(markHeader) != "" {
+	if kept {
 		h["Age"] = age
 	}
 	h.Set("Etag", etag(body))

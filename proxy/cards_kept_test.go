@@ -1,10 +1,12 @@
 package proxy_test
 
 import (
+	"context"
 	"net/http"
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 )
 
 // mortal is an agent that can be told to fail in a given way; 0: not at all.
@@ -96,6 +98,12 @@ func TestCardsThatAreNotKept(t *testing.T) {
 	}{
 		{name: "credentials", path: newPath, asked: []string{"Authorization", "Bearer x"}},
 		{name: "a cookie", path: newPath, asked: []string{"Cookie", "a=b"}},
+		{name: "a key", path: newPath, asked: []string{"X-Api-Key", "x"}},
+		{name: "a user", path: newPath, asked: []string{"X-User-Id", "x"}},
+		{name: "credentials for a proxy", path: newPath, asked: []string{"Proxy-Authorization", "Basic x"}},
+		{name: "a token", path: newPath, asked: []string{"X-Forwarded-Access-Token", "x"}},
+		{name: "a secret", path: newPath, asked: []string{"CF-Access-Client-Secret", "x"}},
+		{name: "a gateway's word", path: newPath, asked: []string{"X-Auth-Request-Email", "x"}},
 		{name: "no-store", path: newPath, header: []string{"Cache-Control", "max-age=1, No-Store"}},
 		{name: "private", path: newPath, header: []string{"Cache-Control", `private="x"`}},
 		{name: "set-cookie", path: newPath, header: []string{"Set-Cookie", "a=b"}},
@@ -144,7 +152,14 @@ func TestCardsThatAreForgotten(t *testing.T) {
 		want   int
 	}{
 		{"taken back", http.StatusNotFound, "none", http.StatusServiceUnavailable},
-		{"forbidden by now", http.StatusUnauthorized, "who are you?", http.StatusServiceUnavailable},
+		{"gone", http.StatusGone, "none", http.StatusServiceUnavailable},
+		{"not for others by now", http.StatusOK, "private", http.StatusServiceUnavailable},
+		{"a question by now", http.StatusUnauthorized, "who are you?", http.StatusOK},
+		{"too many asked", http.StatusTooManyRequests, "later", http.StatusOK},
+		{"a fault", http.StatusInternalServerError, "oh", http.StatusOK},
+		{"not implemented for a while", http.StatusNotImplemented, "oh", http.StatusOK},
+		{"a part", http.StatusPartialContent, `{}`, http.StatusOK},
+		{"elsewhere for a while", http.StatusFound, "", http.StatusOK},
 		{"too large by now", http.StatusOK, `{"x":"` + strings.Repeat("x", 256<<10) + `"}`, http.StatusServiceUnavailable},
 		{"unsigned for a while", http.StatusOK, `{}`, http.StatusOK},
 	} {
@@ -153,6 +168,9 @@ func TestCardsThatAreForgotten(t *testing.T) {
 			var second atomic.Bool
 			agent := newMortal(t, func(w http.ResponseWriter, _ *http.Request) {
 				if second.Load() {
+					if tt.card == "private" {
+						w.Header().Set("Cache-Control", "private")
+					}
 					w.WriteHeader(tt.status)
 					_, _ = w.Write([]byte(tt.card))
 					return
@@ -160,7 +178,7 @@ func TestCardsThatAreForgotten(t *testing.T) {
 				says(signedCard(t, "py-1.3.0-es256"))(w, nil)
 			})
 			a := agentAt("worker", agent.URL)
-			if tt.want == http.StatusOK {
+			if tt.name == "unsigned for a while" {
 				a = trusting(t, agent.URL, "es256.pem")
 			}
 			w := newWorld(t, a)
@@ -203,5 +221,86 @@ func TestCardsAsSentOfAgentsThatAreDown(t *testing.T) {
 	}
 	if got := w.do(t, http.MethodGet, path, "", "Accept-Encoding", "gzip"); got.status != http.StatusServiceUnavailable {
 		t.Errorf("card in an encoding that was not asked for before = %d %q, want the agent's 503", got.status, got.body)
+	}
+}
+
+// An agent that hangs is as good as down to who has its last card.
+func TestCardsOfAgentsThatHang(t *testing.T) {
+	t.Parallel()
+	for _, where := range []string{"before its answer", "within the body"} {
+		t.Run(where, func(t *testing.T) {
+			t.Parallel()
+			var hangs atomic.Bool
+			agent := newFake(t, func(w http.ResponseWriter, r *http.Request) {
+				if !hangs.Load() {
+					says(`{"url":"http://agent/rpc"}`)(w, r)
+					return
+				}
+				if where == "within the body" {
+					_, _ = w.Write([]byte("{"))
+					_ = http.NewResponseController(w).Flush()
+				}
+				<-r.Context().Done()
+			})
+			w := newWorld(t, agentAt("worker", agent.URL))
+			w.proxy.CardPatience("worker", 10*time.Millisecond)
+			want := w.do(t, http.MethodGet, "/agents/worker"+newPath, "")
+			hangs.Store(true)
+			got := w.do(t, http.MethodGet, "/agents/worker"+newPath, "")
+			if got.status != http.StatusOK || got.body != want.body || got.header.Get("X-Sidecar-Card") != "stale" {
+				t.Errorf("card = %d %s, %v; want the last one, marked", got.status, got.body, got.header)
+			}
+			// Without one, there is nothing better to do than to wait.
+			ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+			defer cancel()
+			req, err := http.NewRequestWithContext(ctx, http.MethodGet, w.URL+"/agents/worker"+newPath+"?other", http.NoBody)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if resp, err := w.Client().Transport.RoundTrip(req); err == nil {
+				_ = resp.Body.Close()
+				t.Errorf("a card that is not kept = %d, want none before the agent answers", resp.StatusCode)
+			}
+		})
+	}
+}
+
+// Nobody but the sidecar says what it says of cards: an agent may stand behind
+// another one, or lie.
+func TestCardsDoNotSpeakForTheSidecar(t *testing.T) {
+	t.Parallel()
+	for _, asSent := range []bool{false, true} {
+		agent := newFake(t, func(w http.ResponseWriter, r *http.Request) {
+			for _, name := range []string{"X-Sidecar-Card", "X-Sidecar-Root", "X-Sidecar-Session"} {
+				w.Header().Set(name, "stale")
+			}
+			w.Header().Set("Age", "7")
+			w.Header().Set("ETag", `"agent's"`)
+			if r.Method == http.MethodPost {
+				says(`{"jsonrpc":"2.0","id":1,"result":{"url":"http://agent/rpc"}}`)(w, r)
+				return
+			}
+			says(`{"url":"http://agent/rpc"}`)(w, r)
+		})
+		a := agentAt("worker", agent.URL)
+		a.CardsAsSent = asSent
+		w := newWorld(t, a)
+		for _, call := range cardCalls {
+			got := call.ask(t, w)
+			for name := range got.header {
+				if strings.HasPrefix(name, "X-Sidecar-") {
+					t.Errorf("%s, as sent %t: header %s is the agent's, want none", call.name, asSent, name)
+				}
+			}
+			if age := got.header.Get("Age"); !asSent && age != "" {
+				t.Errorf("%s: Age = %s, want none: the card is fresh", call.name, age)
+			}
+		}
+		if asSent {
+			got := w.do(t, http.MethodGet, "/agents/worker"+newPath, "", "If-None-Match", `"agent's"`)
+			if got.status != http.StatusOK {
+				t.Errorf("card as sent = %d, want the agent's own 200", got.status)
+			}
+		}
 	}
 }

@@ -297,8 +297,8 @@ func TestCardsThatCannotBeServed(t *testing.T) {
 		want   string // in the body
 	}{
 		{"packed", cardAt(newPath, zipped(card), "Content-Encoding", "gzip"), http.StatusOK, "/agents/worker/rpc"},
-		{"packed badly", cardAt(newPath, card, "Content-Encoding", "gzip"), http.StatusBadGateway, "the card of agent worker cannot be unpacked"},
-		{"packed otherwise", cardAt(newPath, "\x00\x01", "Content-Encoding", "br"), http.StatusBadGateway, "the card of agent worker cannot be read"},
+		{"packed badly", cardAt(newPath, card, "Content-Encoding", "gzip"), http.StatusBadGateway, "the card of agent worker cannot be read: "},
+		{"packed otherwise", cardAt(newPath, "\x00\x01", "Content-Encoding", "br"), http.StatusBadGateway, "the card of agent worker cannot be read: "},
 		{"not JSON", cardAt(newPath, "<html>"), http.StatusBadGateway, "the card of agent worker cannot be read: agent card is not JSON"},
 		{"two readings", cardAt(newPath, `{"url":"a","url":"b"}`), http.StatusBadGateway, `the card of agent worker cannot be read: duplicate key \"url\"`},
 		{"too large", cardAt(newPath, `{"x":"`+strings.Repeat("x", 4<<20)+`"}`), http.StatusBadGateway, "the card of agent worker is larger than 4194304 bytes"},

@@ -1,8 +1,6 @@
 package proxy_test
 
 import (
-	"bytes"
-	"io"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -71,40 +69,20 @@ func TestSignedCardsByGRPC(t *testing.T) {
 			a := trusting(t, agent.URL, "es256.pem")
 			a.GRPCURL = a.URL
 			w := newWorld(t, a)
-			side := h2c(t, w.proxy.GRPC("worker", "127.0.0.1:50999"))
-			tr := &http.Transport{Protocols: new(http.Protocols)}
-			tr.Protocols.SetUnencryptedHTTP2(true)
-			defer tr.CloseIdleConnections()
-			req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, side.URL+"/lf.a2a.v1.A2AService/GetExtendedAgentCard", bytes.NewReader(grpcframe.Append(nil, nil)))
-			if err != nil {
-				t.Fatal(err)
-			}
-			req.Header.Set("Content-Type", "application/grpc")
-			resp, err := tr.RoundTrip(req)
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer func() { _ = resp.Body.Close() }()
-			body, err := io.ReadAll(resp.Body)
-			if err != nil {
-				t.Fatal(err)
-			}
-			status, message := resp.Header.Get("Grpc-Status")+resp.Trailer.Get("Grpc-Status"), resp.Header.Get("Grpc-Message")
+			side := h2c(t, w.proxy.GRPC("worker", "127.0.0.1:50999", w.Listener.Addr().String()))
+			answer := extendedByGRPC(t, side.URL)
+			status, message := answer.header.Get("Grpc-Status"), answer.header.Get("Grpc-Message")
 			if status != tt.status || !strings.Contains(message, tt.want) {
 				t.Fatalf("status = %s %q, want %s %q", status, message, tt.status, tt.want)
 			}
 			if tt.name != "verified" {
-				if len(body) > 0 {
-					t.Errorf("body = %q, want none", body)
+				if answer.body != "" {
+					t.Errorf("body = %q, want none", answer.body)
 				}
 				return
 			}
-			_, sent, err := grpcframe.Split(body)
-			if err != nil {
-				t.Fatal(err)
-			}
 			var got a2apb.AgentCard
-			if err := proto.Unmarshal(sent, &got); err != nil {
+			if err := proto.Unmarshal([]byte(answer.body), &got); err != nil {
 				t.Fatal(err)
 			}
 			if len(got.GetSignatures()) != 0 || len(got.GetSupportedInterfaces()) != 2 || got.GetSupportedInterfaces()[1].GetUrl() != "127.0.0.1:50999" {

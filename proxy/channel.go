@@ -35,7 +35,7 @@ func newChannel(to *url.URL, tlsConfig *tls.Config, p protocol) *channel {
 	c := &channel{url: to, reach: newReach(dialAddr(to))}
 	c.transport = &http.Transport{
 		DialContext:         c.reach.DialContext,
-		TLSClientConfig:     tlsConfig,
+		TLSClientConfig:     tlsConfig.Clone(), // a transport makes it its own
 		TLSHandshakeTimeout: dialTimeout,
 		ForceAttemptHTTP2:   true,
 		MaxIdleConnsPerHost: maxIdle,

@@ -1,21 +1,31 @@
 package proxy
 
 import (
+	"bytes"
 	"context"
+	"crypto/tls"
 	"errors"
 	"net"
 	"net/http"
 	"net/http/httptrace"
 	"net/http/httputil"
+	"net/url"
 
+	"github.com/a2a-sidecar/a2a-sidecar/internal/wire"
 	"github.com/a2a-sidecar/a2a-sidecar/sessions"
 )
 
 // relay hands the exchange to the ReverseProxy.
 func (p *Proxy) relay(ctx context.Context, w http.ResponseWriter, x *exchange) {
 	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
-		GotConn: func(httptrace.GotConnInfo) { x.connected = true },
+		GotConn: func(c httptrace.GotConnInfo) {
+			x.connected = true
+			if secure, ok := c.Conn.(*tls.Conn); ok {
+				x.http2 = secure.ConnectionState().NegotiatedProtocol == "h2"
+			}
+		},
 	})
+	w.Header()["Content-Type"] = nil // or one is made up where the agent gives none
 	forward := p.forward
 	if x.request != nil && x.request.Op.Streaming() {
 		forward = p.stream
@@ -51,8 +61,12 @@ var forwarded = [...]string{"Forwarded", "X-Forwarded-For", "X-Forwarded-Host", 
 func (p *Proxy) rewrite(pr *httputil.ProxyRequest) {
 	x := exchangeOf(pr.In.Context())
 	if x.to != nil {
-		to := *pr.In.URL
-		to.Scheme, to.Host = x.to.url.Scheme, x.to.url.Host
+		to := *x.to.url
+		// An escaped path that does not parse was none: it came out of a parsed URL.
+		if path, err := url.PathUnescape(x.rest); err == nil {
+			to.Path, to.RawPath = path, x.rest
+		}
+		to.RawQuery = x.in.URL.RawQuery
 		pr.Out.URL = &to
 	} else {
 		pr.Out.URL = x.agent.target(x.rest, x.in.URL.RawQuery)
@@ -68,7 +82,7 @@ func (p *Proxy) rewrite(pr *httputil.ProxyRequest) {
 	}
 	switch {
 	case x.body != nil:
-		setBody(pr.Out, x.body)
+		setBody(pr.Out, x.body, x.mayRepeat)
 		if _, ok := x.binding.(grpcBinding); ok && x.in.ContentLength < 0 {
 			pr.Out.ContentLength = -1 // its servers see headers, and clients send none of a length
 		}
@@ -100,6 +114,9 @@ func (p *Proxy) answered(resp *http.Response) error {
 	if resp.StatusCode == http.StatusSwitchingProtocols {
 		return nil // what follows is no answer
 	}
+	x.letGo(resp.Request)
+	x.keepRedirect(resp)
+	dropOwn(resp.Header) // an agent that stands behind another sidecar tells of that one's tree
 	if x.run != nil {
 		id, _ := x.run.ContextID()
 		stampResponse(resp.Header, x.run.Lineage(), id)
@@ -116,6 +133,22 @@ func (p *Proxy) answered(resp *http.Response) error {
 		resp.Body = newTap(x.in.Context(), resp, x.binding.reading(x.request, resp), x.watcher)
 	}
 	return nil
+}
+
+// keepRedirect makes a redirection to elsewhere at the agent one that leads
+// through the sidecar again: the caller would follow it past that, or to where
+// the agent is not.
+func (x *exchange) keepRedirect(resp *http.Response) {
+	location, err := resp.Location()
+	if err != nil || x.to != nil || dialAddr(location) != dialAddr(x.agent.URL) {
+		return // none, or to somebody else
+	}
+	if rest, ok := x.agent.below(location.String()); ok {
+		if location.Fragment != "" {
+			rest += "#" + location.EscapedFragment()
+		}
+		resp.Header.Set("Location", x.ownURL()+rest)
+	}
 }
 
 // failed answers a call that got no answer.
@@ -150,6 +183,22 @@ func (p *Proxy) failed(w http.ResponseWriter, r *http.Request, err error) {
 	}
 	p.refuse(ctx, w, x, f)
 }
+
+// letGo drops what is held of the request when its answer has begun: a stream
+// may go on for hours, and what it was asked with may be large.
+func (x *exchange) letGo(sent *http.Request) {
+	sent.GetBody = nil
+	x.body = nil
+	if r := x.request; r != nil {
+		x.request = &wire.Request{ID: bytes.Clone(r.ID), Method: r.Method, Binding: r.Binding, Version: r.Version, Op: r.Op}
+	}
+}
+
+// mayRepeat reports whether the transport may send the exchange's request once
+// more, on another connection. Over HTTP/1.1 it does so only if nothing was
+// written; over HTTP/2 also where the agent reset the stream with all of the
+// request read, and as often as that happens.
+func (x *exchange) mayRepeat() bool { return x.to == nil && !x.http2 }
 
 // unsent reports whether no byte of a call that failed with err can have
 // reached the agent.

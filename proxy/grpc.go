@@ -1,12 +1,11 @@
 package proxy
 
 import (
-	"bytes"
+	"cmp"
 	"encoding/base64"
 	"errors"
 	"fmt"
 	"io"
-	"mime"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -35,48 +34,77 @@ const (
 
 // isGRPC reports whether a request is a gRPC call, of A2A or not.
 func isGRPC(r *http.Request) bool {
-	media, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type"))
-	return r.ProtoMajor == 2 && r.Method == http.MethodPost && (media == typeGRPC || strings.HasPrefix(media, typeGRPC+"+"))
+	return r.ProtoMajor == 2 && r.Method == http.MethodPost && saysGRPC(r)
+}
+
+// saysGRPC reports whether a request calls its body gRPC, as servers read that.
+func saysGRPC(r *http.Request) bool {
+	media, _, _ := strings.Cut(r.Header.Get("Content-Type"), ";")
+	media = strings.ToLower(strings.TrimSpace(media))
+	return media == typeGRPC || strings.HasPrefix(media, typeGRPC+"+")
+}
+
+// isGRPCMethod reports whether a path, escaped or not, is that of a method of
+// A2A. gRPC knows no escapes, but servers that stand on one of HTTP undo them.
+func isGRPCMethod(path string) bool {
+	if unescaped, err := url.PathUnescape(path); err == nil {
+		path = unescaped
+	}
+	_, ok := wire.MatchGRPC(path)
+	return ok
+}
+
+// posesAsGRPC reports whether a request that is no gRPC call may yet be one to
+// its agent: what the sidecar does not read must not reach a method of A2A.
+func posesAsGRPC(r *http.Request, path string) bool { return saysGRPC(r) && isGRPCMethod(path) }
+
+// frames is the body of a gRPC request that passes unread. It breaks off if it
+// does not begin as one: its agent might take it for something else.
+type frames struct {
+	io.ReadCloser
+	begun bool
+}
+
+var errNoFrame = errors.New("request body is not gRPC")
+
+func (f *frames) Read(p []byte) (int, error) {
+	n, err := f.ReadCloser.Read(p)
+	if n > 0 && !f.begun {
+		if p[0] > 1 { // the flag of a frame: compressed or not (gRPC over HTTP/2, "Requests")
+			return 0, errNoFrame
+		}
+		f.begun = true
+	}
+	return n, err
 }
 
 // grpcBinding is the gRPC binding (A2A 0.3 §3.2.2, 1.0 §10).
-type grpcBinding struct{}
+type grpcBinding struct {
+	maxBody int64 // of a request, unpacked, in bytes; 0: DefaultMaxBody
+}
 
-// maxUnpacked bounds a message that comes compressed, in bytes.
-const maxUnpacked = 64 << 20
-
-func (grpcBinding) read(r *http.Request, rest string, body []byte) (*wire.Request, error) {
-	method, _ := wire.MatchGRPC(rest)
+func (b grpcBinding) read(r *http.Request, rest string, body []byte) (*wire.Request, error) {
+	method, ok := wire.MatchGRPC(rest)
 	bad := func(what string) error {
 		return &wire.Error{Code: wire.CodeInvalid, Op: method.Op, Version: method.Version, What: what}
+	}
+	if !ok {
+		return nil, bad("path is escaped, which gRPC knows nothing of")
 	}
 	packed, message, err := grpcframe.Split(body)
 	if err != nil {
 		return nil, bad(err.Error())
 	}
 	if packed {
-		if message, err = unpackMessage(r.Header.Get(grpcEncoding), message); err != nil {
-			return nil, bad("message is compressed and cannot be unpacked: " + err.Error())
+		message, err = unpackAll(r.Header.Get(grpcEncoding), message, int(cmp.Or(b.maxBody, DefaultMaxBody)))
+		if errors.Is(err, errTooLarge) {
+			return nil, err
+		}
+		if err != nil {
+			return nil, bad("message is compressed: " + err.Error())
 		}
 	}
 	return wire.ReadProto(rest, message)
-}
-
-// unpackMessage unpacks one message of a stream with that grpc-encoding.
-func unpackMessage(encoding string, packed []byte) ([]byte, error) {
-	open, ok := unpackers[encoding]
-	if !ok {
-		return nil, errors.New("unknown encoding")
-	}
-	r, err := open(bytes.NewReader(packed))
-	if err != nil {
-		return nil, err
-	}
-	message, err := io.ReadAll(io.LimitReader(r, maxUnpacked+1))
-	if err == nil && len(message) > maxUnpacked {
-		err = fmt.Errorf("larger than %d bytes", maxUnpacked)
-	}
-	return message, err
 }
 
 // encode frames a message. It goes uncompressed even where the stream's other

@@ -22,7 +22,6 @@ import (
 	"go.opentelemetry.io/otel/metric"
 	"go.opentelemetry.io/otel/propagation"
 	"go.opentelemetry.io/otel/trace"
-	"google.golang.org/genproto/googleapis/rpc/code"
 
 	"github.com/a2a-sidecar/a2a-sidecar/internal/wire"
 	"github.com/a2a-sidecar/a2a-sidecar/lineage"
@@ -144,6 +143,8 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		p.unknown(ctx, w, x, name)
 	case isGRPC:
 		p.grpc(ctx, w, x, isCall)
+	case posesAsGRPC(r, rest):
+		p.reject(ctx, w, x, asked{}, noGRPCCall())
 	case isCard(r, rest):
 		p.card(ctx, w, x)
 	case isCall:
@@ -154,45 +155,58 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // GRPC returns the handler of the port that takes gRPC calls for one agent. The
-// agent's card names addr, the host and port of it.
-func (p *Proxy) GRPC(agent, addr string) http.Handler {
+// agent's card names addr, the host and port of it. Cards that are asked for
+// there name outbound, the base URL or host and port at which p is served, for
+// the other bindings.
+func (p *Proxy) GRPC(agent, addr, outbound string) http.Handler {
 	u := p.agents[agent]
 	if u == nil {
 		return http.NotFoundHandler()
 	}
-	u.listensAt(addr)
+	u.grpc.listensAt(addr)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		x := &exchange{proxy: p, agent: u, in: r, rest: r.URL.EscapedPath(), binding: grpcBinding{}, began: p.tel.now()}
+		x := &exchange{
+			proxy: p, agent: u, in: r, rest: r.URL.EscapedPath(), binding: grpcBinding{}, began: p.tel.now(),
+			outbound: outboundFrom(outbound, r),
+		}
 		if !isGRPC(r) {
 			x.binding = restBinding{}
-			p.answerFault(w, x, asked{}, fault{
-				status: http.StatusUnsupportedMediaType, grpc: code.Code_INVALID_ARGUMENT, reason: reasonMalformed,
-				message: "this port takes gRPC calls for agent " + agent,
-			})
+			p.reject(r.Context(), w, x, asked{}, noGRPCCall())
 			return
 		}
-		_, isCall := wire.MatchGRPC(x.rest)
-		p.grpc(r.Context(), w, x, isCall)
+		p.grpc(r.Context(), w, x, isGRPCMethod(x.rest))
 	})
 }
 
 // grpc carries a request to the agent's gRPC interface.
 func (p *Proxy) grpc(ctx context.Context, w http.ResponseWriter, x *exchange, isCall bool) {
-	var err error
-	if x.to, err = x.agent.grpcChannel(ctx, x.in.Header); err != nil {
-		if ctx.Err() != nil {
-			p.gone(w, x)
-			return
-		}
-		p.log.WarnContext(ctx, "agent's gRPC interface cannot be found", "agent", x.agent.Session.Name, "error", err)
-		p.reject(ctx, w, x, asked{}, noGRPC(x.agent, err))
-		return
-	}
 	if isCall {
 		p.call(ctx, w, x)
 		return
 	}
+	if f := p.findGRPC(ctx, x, wire.V10); f != nil {
+		p.reject(ctx, w, x, asked{}, *f)
+		return
+	}
+	x.in.Body = &frames{ReadCloser: x.in.Body}
 	p.pass(ctx, w, x)
+}
+
+// findGRPC finds the gRPC interface of the exchange's agent for a version. It
+// returns what to answer if that cannot be found.
+func (p *Proxy) findGRPC(ctx context.Context, x *exchange, v wire.Version) *fault {
+	var err error
+	if x.to, err = x.agent.grpcChannel(ctx, v, x.in.Header); err == nil {
+		return nil
+	}
+	if ctx.Err() == nil {
+		p.log.WarnContext(ctx, "agent's gRPC interface cannot be found", "agent", x.agent.Session.Name, "error", err)
+	}
+	f := unreachable(x.agent)
+	if errors.Is(err, errNoGRPC) {
+		f.message = "agent " + x.agent.Session.Name + " cannot be reached by gRPC: " + errNoGRPC.Error()
+	}
+	return &f
 }
 
 // unknown answers a call to a name that no agent has.

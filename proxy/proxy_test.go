@@ -189,7 +189,7 @@ func (w *world) listenGRPC(t *testing.T) string {
 	s.Config.Protocols.SetHTTP1(true)
 	s.Config.Protocols.SetUnencryptedHTTP2(true)
 	addr := s.Listener.Addr().String()
-	s.Config.Handler = w.proxy.GRPC("worker", addr)
+	s.Config.Handler = w.proxy.GRPC("worker", addr, w.URL)
 	s.Start()
 	t.Cleanup(s.Close)
 	return addr

@@ -264,19 +264,7 @@ func unpacked(h http.Header, body []byte) ([]byte, error) {
 	if encoding == "" {
 		return body, nil
 	}
-	open, known := unpackers[encoding]
-	if !known {
-		return nil, errors.New("it comes in an encoding that is not known")
-	}
-	in, err := open(bytes.NewReader(body))
-	if err != nil {
-		return nil, fmt.Errorf("unpacking it: %w", err)
-	}
-	said, err := io.ReadAll(io.LimitReader(in, maxSeen))
-	if err != nil {
-		return nil, fmt.Errorf("unpacking it: %w", err)
-	}
-	return said, nil
+	return unpackAll(encoding, body, maxSeen)
 }
 
 // rewrite makes the request that leaves: what came, but for its hop and what
@@ -298,7 +286,7 @@ func (r *relay) rewrite(pr *httputil.ProxyRequest) {
 		password, _ := n.target.User.Password()
 		pr.Out.SetBasicAuth(n.target.User.Username(), password) // as a client does that is given such a URL
 	}
-	setBody(pr.Out, n.body)
+	setBody(pr.Out, n.body, func() bool { return true }) // over HTTP/1.1, see [targetTransport]
 }
 
 var errReply = errors.New("target's answer cannot be passed on")

@@ -271,9 +271,20 @@ func TestForbidden(t *testing.T) {
 		"169.254.169.254": true, "169.254.0.1": true, "fe80::1": true, "fe80::1%eth0": true, "0.0.0.0": true, "0.1.2.3": true, "::": true,
 		"224.0.0.1": true, "239.1.1.1": true, "ff02::1": true, "255.255.255.255": true, "::ffff:169.254.169.254": true,
 		"64:ff9b::a9fe:a9fe": true, "64:ff9b::": true, "fd00:ec2::254": true, "100.100.100.200": true, "168.63.129.16": true, "192.0.0.192": true,
+		"fd00:ec2::23": true, "fd20:ce::254": true,
+		"::169.254.169.254": true, "::100.100.100.200": true, "::0.0.0.0": true, "::224.0.0.1": true,
+		"2002:a9fe:a9fe::": true, "2002:a9fe:a9fe::1": true, "2002:6464:64c8:1:2:3:4:5": true, "2002::1": true,
+		"64:ff9b:1::169.254.169.254": true, "64:ff9b:1:abcd::169.254.169.254": true, // of 96 bits
+		"64:ff9b:1:a9fe:a9:fe00::": true,                                    // of 48
+		"64:ff9b:1:aa:fe:a9fe::":   false, "64:ff9b:1:aaa9:fe:a9fe::": true, // of 56
+		"64:ff9b:1:abcd:a9:fea9:fe00:0": true, // of 64
+		"64:ff9b:1::100.100.100.200":    true, "64:ff9b:1::168.63.129.16": true,
 
 		"127.0.0.1": false, "::1": false, "10.0.0.1": false, "192.168.1.1": false, "fd00::1": false, "203.0.113.7": false,
 		"2001:db8::1": false, "::ffff:10.0.0.1": false, "64:ff9b::a00:1": false, "169.253.0.1": false, "1.0.0.0": false,
+		"::10.0.0.1": false, "::127.0.0.1": false, "2002:a00:1::1": false, "2002:cb00:7107::169.254.169.254": false, "2003:a9fe:a9fe::": false,
+		"64:ff9b:1::10.0.0.1": false, "64:ff9b:1::": false, "64:ff9b:1:a00:0:100::": false, "64:ff9b:2::169.254.169.254": false,
+		"fd00:ec2::22": false, "fd20:ce::253": false,
 	} {
 		if got := proxy.Forbidden(netip.MustParseAddr(addr)); got != want {
 			t.Errorf("forbidden(%s) = %v, want %v", addr, got, want)

@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"bytes"
+	"errors"
 	"mime"
 	"net/http"
 	"strconv"
@@ -110,8 +111,8 @@ type grpcReading struct {
 	resp     *http.Response // its trailers are there when its body has ended
 	messages *grpcframe.Scanner
 	w        watcher
-	bad      bool // a message could not be read
-	unread   bool // a message could not be unpacked
+	bad      bool // a message was broken
+	unread   bool // a message was not read: it was too large, or packed in an unknown way
 }
 
 func newGRPCReading(req *wire.Request, resp *http.Response) *grpcReading {
@@ -121,19 +122,25 @@ func newGRPCReading(req *wire.Request, resp *http.Response) *grpcReading {
 }
 
 func (r *grpcReading) message(packed bool, message []byte) {
+	u, err := r.read(packed, message)
+	switch {
+	case errors.Is(err, errTooLarge), errors.Is(err, errUnreadable), errors.Is(err, wire.ErrTooLong):
+		r.unread = true
+	case err != nil:
+		r.bad = true
+	default:
+		r.w.Saw(u)
+	}
+}
+
+func (r *grpcReading) read(packed bool, message []byte) (wire.Update, error) {
 	if packed {
 		var err error
-		if message, err = unpackMessage(r.resp.Header.Get(grpcEncoding), message); err != nil {
-			r.unread = true
-			return
+		if message, err = unpackAll(r.resp.Header.Get(grpcEncoding), message, maxSeen); err != nil {
+			return wire.Update{}, err
 		}
 	}
-	u, err := wire.ReadProtoResponse(r.req.Version, r.req.Op, message)
-	if err != nil {
-		r.bad = true
-		return
-	}
-	r.w.Saw(u)
+	return wire.ReadProtoResponse(r.req.Version, r.req.Op, message)
 }
 
 func (r *grpcReading) take(p []byte, w watcher) (whole bool) {

@@ -131,12 +131,13 @@ func noSuchPath() fault {
 	}
 }
 
-// noGRPC is for gRPC calls to an agent of which nobody has told where it takes
-// them.
-func noGRPC(u *upstream, err error) fault {
-	f := unreachable(u)
-	f.message = "agent " + u.Session.Name + " cannot be reached by gRPC: " + err.Error()
-	return f
+// noGRPCCall is for what is neither a gRPC call nor anything else where only
+// those are taken.
+func noGRPCCall() fault {
+	return fault{
+		status: http.StatusUnsupportedMediaType, grpc: code.Code_INVALID_ARGUMENT, reason: reasonMalformed,
+		message: "only gRPC calls are taken here: POST over HTTP/2 with content-type " + typeGRPC,
+	}
 }
 
 // stopping is for gRPC calls that end because their sidecar does.

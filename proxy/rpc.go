@@ -15,8 +15,8 @@ import (
 
 // isRPC reports whether a request is a JSON-RPC call, or a broken one: a POST
 // that calls its body JSON, or calls it nothing. Many agents never ask what a
-// body is called, so what curl calls every body counts if it looks like JSON.
-// To find out, the start of the body may be read, and put back.
+// body is called, so one that is called anything else counts if it looks like
+// JSON. To find out, the start of the body may be read, and put back.
 func isRPC(r *http.Request) bool {
 	if r.Method != http.MethodPost {
 		return false
@@ -27,14 +27,11 @@ func isRPC(r *http.Request) bool {
 	}
 	for _, ct := range types {
 		media, _, _ := strings.Cut(ct, ";")
-		switch media = strings.ToLower(textproto.TrimString(media)); {
-		case media == "", strings.HasSuffix(media, "json"):
+		if media = strings.ToLower(textproto.TrimString(media)); media == "" || strings.HasSuffix(media, "json") {
 			return true
-		case media == "application/x-www-form-urlencoded", media == "text/plain":
-			return startsJSON(r)
 		}
 	}
-	return false
+	return startsJSON(r)
 }
 
 // startsJSON reports whether the first byte of r's body that is no whitespace

@@ -91,7 +91,7 @@ func (t *tap) take(p []byte) {
 
 // end tells that the whole answer came.
 func (t *tap) end() {
-	var broken bool
+	var broken error
 	if t.packed != nil {
 		broken = t.packed.close(t.whole)
 	}
@@ -99,9 +99,9 @@ func (t *tap) end() {
 	switch {
 	case t.fails:
 		outcome = sessions.HTTPError
-	case t.unread:
+	case t.unread, errors.Is(broken, errUnreadable):
 		outcome = sessions.Unread
-	case broken && outcome == sessions.Answered:
+	case broken != nil && outcome == sessions.Answered:
 		outcome = sessions.Malformed
 	}
 	t.done(outcome)
@@ -122,7 +122,7 @@ func (t *tap) done(o sessions.Outcome) {
 	}
 	t.ended = true
 	if t.packed != nil {
-		t.packed.close(true)
+		_ = t.packed.close(true) // with enough, it is never broken
 	}
 	t.watcher.End(o)
 }

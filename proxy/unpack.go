@@ -1,21 +1,91 @@
 package proxy
 
 import (
+	"bufio"
+	"bytes"
+	"compress/flate"
 	"compress/gzip"
 	"compress/zlib"
 	"errors"
+	"fmt"
 	"io"
 	"iter"
+	"math"
 	"net/http"
 	"strings"
 )
 
 // unpackers are the encodings that a tap can read, by their names in HTTP and in
-// gRPC. Both take deflate for zlib's format.
+// gRPC. An error in opening one is for [unreadable].
 var unpackers = map[string]func(io.Reader) (io.Reader, error){
 	"gzip":    func(r io.Reader) (io.Reader, error) { return gzip.NewReader(r) },
 	"x-gzip":  func(r io.Reader) (io.Reader, error) { return gzip.NewReader(r) },
-	"deflate": func(r io.Reader) (io.Reader, error) { return zlib.NewReader(r) },
+	"deflate": inflate,
+}
+
+// inflate reads what is encoded as deflate: in zlib's format, as HTTP and gRPC
+// mean it, or without its frame, as many servers of HTTP have it.
+func inflate(r io.Reader) (io.Reader, error) {
+	in := bufio.NewReader(r)
+	head, err := in.Peek(2)
+	if err != nil {
+		return nil, err
+	}
+	// RFC 1950 §2.2. No encoder begins a bare stream like that.
+	if head[0]&0x0f == 8 && (int(head[0])<<8|int(head[1]))%31 == 0 {
+		return zlib.NewReader(in)
+	}
+	return bareDeflate{flate.NewReader(in)}, nil
+}
+
+// bareDeflate is deflate without a frame. Since nothing else tells it apart from
+// what is no deflate at all, a fault in it may well mean that.
+type bareDeflate struct{ io.Reader }
+
+func (b bareDeflate) Read(p []byte) (int, error) {
+	n, err := b.Reader.Read(p)
+	if _, corrupt := errors.AsType[flate.CorruptInputError](err); corrupt {
+		err = unreadable(err)
+	}
+	return n, err
+}
+
+// errUnreadable: nothing can be known of what is packed, be its encoding unknown
+// or another than its name says.
+var errUnreadable = errors.New("encoding cannot be read")
+
+// unreadable makes errUnreadable of a fault at the start of what is packed, unless
+// it is that this was cut.
+func unreadable(err error) error {
+	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, errNoMore) {
+		return err
+	}
+	return fmt.Errorf("%w: %w", errUnreadable, err)
+}
+
+// unpackAll returns all that is packed, or errTooLarge if that is more than
+// limit bytes. An encoding that is not known is errUnreadable, too.
+func unpackAll(encoding string, packed []byte, limit int) ([]byte, error) {
+	open, ok := unpackers[encoding]
+	if !ok {
+		return nil, fmt.Errorf("unpacking: %w: it is not known", errUnreadable)
+	}
+	r, err := open(bytes.NewReader(packed))
+	if errors.Is(err, io.EOF) {
+		err = io.ErrUnexpectedEOF
+	}
+	if err != nil {
+		return nil, fmt.Errorf("unpacking: %w", unreadable(err))
+	}
+	limit = min(limit, math.MaxInt-1)
+	all, err := io.ReadAll(io.LimitReader(r, int64(limit)+1))
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("unpacking: %w", err)
+	case len(all) > limit:
+		return nil, fmt.Errorf("unpacking more than %d bytes: %w", limit, errTooLarge)
+	}
+	return all, nil
 }
 
 // contentEncoding is how a body is packed, empty if it is not.
@@ -99,7 +169,7 @@ func (u *unpacker) run(open func(io.Reader) (io.Reader, error), into func([]byte
 		return n, nil
 	}))
 	if err != nil {
-		return err
+		return unreadable(err)
 	}
 	buf := make([]byte, 16<<10)
 	for {
@@ -130,13 +200,16 @@ func (u *unpacker) write(piece []byte) {
 	u.piece = nil
 }
 
-// close ends the unpacking. It reports whether the contents were broken: cut or
-// in no such format. With enough, the rest of them is of no interest.
-func (u *unpacker) close(enough bool) (broken bool) {
+// close ends the unpacking. It returns an error if the contents were broken: cut,
+// corrupt, or errUnreadable. With enough, the rest of them is of no interest.
+func (u *unpacker) close(enough bool) error {
 	if !u.over && !enough {
 		u.last = true
 		u.resume()
 	}
 	u.stop()
-	return u.err != nil && !enough
+	if enough {
+		return nil
+	}
+	return u.err
 }

@@ -2,8 +2,10 @@ package proxy
 
 import (
 	"bytes"
+	"compress/flate"
 	"compress/gzip"
 	"compress/zlib"
+	"errors"
 	"io"
 	"net/http"
 	"strings"
@@ -11,18 +13,52 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
+
+	"github.com/a2a-sidecar/a2a-sidecar/internal/wire"
+	"github.com/a2a-sidecar/a2a-sidecar/sessions"
 )
+
+// encodings are all that can be unpacked, and how; "raw" is deflate without the
+// frame that is called zlib.
+var encodings = map[string]func(io.Reader) (io.Reader, error){
+	"gzip": unpackers["gzip"], "deflate": unpackers["deflate"], "raw": unpackers["deflate"],
+}
 
 // pack packs chunks, each of which is flushed, so that it can be read at once.
 func pack(t *testing.T, encoding string, chunks ...string) []byte {
 	t.Helper()
 	var out bytes.Buffer
+	if err := packTo(t, &out, encoding, chunks...).Close(); err != nil {
+		t.Fatal(err)
+	}
+	return out.Bytes()
+}
+
+// flushed is what a packer has written after the flush of the last chunk.
+func flushed(t *testing.T, encoding string, chunks ...string) []byte {
+	t.Helper()
+	var out bytes.Buffer
+	packTo(t, &out, encoding, chunks...)
+	return out.Bytes()
+}
+
+func packTo(t *testing.T, out *bytes.Buffer, encoding string, chunks ...string) io.Closer {
+	t.Helper()
 	var w interface {
 		io.WriteCloser
 		Flush() error
-	} = gzip.NewWriter(&out)
-	if encoding == "deflate" {
-		w = zlib.NewWriter(&out)
+	}
+	switch encoding {
+	case "gzip":
+		w = gzip.NewWriter(out)
+	case "deflate":
+		w = zlib.NewWriter(out)
+	case "raw":
+		raw, err := flate.NewWriter(out, flate.DefaultCompression)
+		if err != nil {
+			t.Fatal(err)
+		}
+		w = raw
 	}
 	for _, c := range chunks {
 		if _, err := io.WriteString(w, c); err != nil {
@@ -32,18 +68,15 @@ func pack(t *testing.T, encoding string, chunks ...string) []byte {
 			t.Fatal(err)
 		}
 	}
-	if err := w.Close(); err != nil {
-		t.Fatal(err)
-	}
-	return out.Bytes()
+	return w
 }
 
 // TestUnpackerTellsAtOnce: what a server flushes is known when its bytes are in.
 func TestUnpackerTellsAtOnce(t *testing.T) {
 	t.Parallel()
-	for _, encoding := range []string{"gzip", "deflate"} {
+	for encoding, open := range encodings {
 		var got strings.Builder
-		u := newUnpacker(unpackers[encoding], func(p []byte) { got.Write(p) })
+		u := newUnpacker(open, func(p []byte) { got.Write(p) })
 		sizes := map[int]string{ // of what was packed up to a flush, its contents
 			len(flushed(t, encoding, "one ")):         "one ",
 			len(flushed(t, encoding, "one ", "two ")): "one two ",
@@ -54,53 +87,31 @@ func TestUnpackerTellsAtOnce(t *testing.T) {
 			}
 			u.write([]byte{c})
 		}
-		if broken := u.close(false); broken || got.String() != "one two three" {
-			t.Errorf("%s: got %q, broken %v, want all of it", encoding, got.String(), broken)
+		if err := u.close(false); err != nil || got.String() != "one two three" {
+			t.Errorf("%s: got %q, %v, want all of it", encoding, got.String(), err)
 		}
 	}
-}
-
-// flushed is what a packer has written after the flush of the last chunk.
-func flushed(t *testing.T, encoding string, chunks ...string) []byte {
-	t.Helper()
-	var out bytes.Buffer
-	var w interface {
-		io.Writer
-		Flush() error
-	} = gzip.NewWriter(&out)
-	if encoding == "deflate" {
-		w = zlib.NewWriter(&out)
-	}
-	for _, c := range chunks {
-		if _, err := io.WriteString(w, c); err != nil {
-			t.Fatal(err)
-		}
-		if err := w.Flush(); err != nil {
-			t.Fatal(err)
-		}
-	}
-	return out.Bytes()
 }
 
 func TestUnpackerInAnyPieces(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {
 		want := rapid.StringN(0, 5000, 20000).Draw(rt, "contents")
-		packed := pack(t, "gzip", want)
+		encoding := rapid.SampledFrom([]string{"gzip", "deflate", "raw"}).Draw(rt, "encoding")
+		packed := pack(t, encoding, want)
 		cut := rapid.Bool().Draw(rt, "cut")
 		if cut {
 			packed = packed[:rapid.IntRange(0, len(packed)-1).Draw(rt, "at")]
 		}
 		var got bytes.Buffer
-		u := newUnpacker(unpackers["gzip"], func(p []byte) { got.Write(p) })
+		u := newUnpacker(encodings[encoding], func(p []byte) { got.Write(p) })
 		for rest := packed; len(rest) > 0; {
 			n := rapid.IntRange(1, len(rest)).Draw(rt, "piece")
 			u.write(bytes.Clone(rest[:n]))
 			rest = rest[n:]
 		}
-		broken := u.close(false)
-		if broken != cut {
-			rt.Errorf("close = %v, want %v", broken, cut)
+		if err := u.close(false); (err != nil) != cut || errors.Is(err, errUnreadable) {
+			rt.Errorf("close = %v, want an error: %v, of what could be read", err, cut)
 		}
 		if !cut && got.String() != want || !strings.HasPrefix(want, got.String()) {
 			rt.Errorf("unpacked %q, want %q", got.String(), want)
@@ -115,16 +126,102 @@ func TestUnpackerGivenUp(t *testing.T) {
 	u := newUnpacker(unpackers["gzip"], func([]byte) { t.Error("contents of nothing") })
 	u.write([]byte("HTTP/1.1"))
 	u.write([]byte("more of it"))
-	if !u.close(false) {
-		t.Error("close(false) = false for what is no gzip, want true")
+	if err := u.close(false); !errors.Is(err, errUnreadable) {
+		t.Errorf("close(false) = %v for what is no gzip, want %v", err, errUnreadable)
 	}
 	early := newUnpacker(unpackers["gzip"], func([]byte) {})
 	early.write(pack(t, "gzip", strings.Repeat("x", 100))[:12])
-	if early.close(true) {
-		t.Error("close(true) = true, want false: the rest is of no interest")
+	if err := early.close(true); err != nil {
+		t.Errorf("close(true) = %v, want nil: the rest is of no interest", err)
 	}
 	unused := newUnpacker(unpackers["gzip"], func([]byte) {})
-	unused.close(true)
+	if err := unused.close(true); err != nil {
+		t.Errorf("close(true) = %v of nothing, want nil", err)
+	}
+}
+
+func TestUnpackAll(t *testing.T) {
+	t.Parallel()
+	const limit = 1000
+	text, long := strings.Repeat("x", limit), strings.Repeat("x", limit+1)
+	good := pack(t, "gzip", text)
+	corrupt := bytes.Clone(good)
+	corrupt[len(corrupt)-5] ^= 0xff // in its checksum
+	for _, tt := range []struct {
+		name, encoding string
+		packed         []byte
+		want           string
+		is             error
+	}{
+		{"gzip", "gzip", good, text, nil},
+		{"zlib", "deflate", pack(t, "deflate", text), text, nil},
+		{"raw deflate", "deflate", pack(t, "raw", text), text, nil},
+		{"raw deflate of nothing", "deflate", pack(t, "raw"), "", nil},
+		{"a byte too long", "gzip", pack(t, "gzip", long), "", errTooLarge},
+		{"raw and a byte too long", "deflate", pack(t, "raw", long), "", errTooLarge},
+		{"nothing", "gzip", nil, "", io.ErrUnexpectedEOF},
+		{"nothing deflated", "deflate", nil, "", io.ErrUnexpectedEOF},
+		{"cut in its header", "gzip", good[:5], "", io.ErrUnexpectedEOF},
+		{"cut", "gzip", good[:len(good)-1], "", io.ErrUnexpectedEOF},
+		{"raw and cut", "deflate", pack(t, "raw", text)[:5], "", io.ErrUnexpectedEOF},
+		{"corrupt", "gzip", corrupt, "", gzip.ErrChecksum},
+		{"no gzip", "gzip", []byte("{\"jsonrpc\":\"2.0\"}"), "", errUnreadable},
+		{"no deflate", "deflate", []byte("{\"jsonrpc\":\"2.0\"}"), "", errUnreadable},
+		{"an encoding that is not known", "br", good, "", errUnreadable},
+		{"no encoding", "", good, "", errUnreadable},
+	} {
+		got, err := unpackAll(tt.encoding, tt.packed, limit)
+		if string(got) != tt.want || !errors.Is(err, tt.is) || tt.is != errUnreadable && errors.Is(err, errUnreadable) {
+			t.Errorf("%s: unpackAll(%s, %x) = %q, %v, want %q, %v", tt.name, tt.encoding, tt.packed, got, err, tt.want, tt.is)
+		}
+	}
+}
+
+// ended is a watcher that wants to know how it ends.
+type ended struct {
+	saw     []wire.Update
+	outcome sessions.Outcome
+}
+
+func (w *ended) Saw(u wire.Update)      { w.saw = append(w.saw, u) }
+func (w *ended) Flush()                 {}
+func (w *ended) End(o sessions.Outcome) { w.outcome = o }
+
+// What nobody can read is not the same as what is broken.
+func TestReadingOfPackedAnswers(t *testing.T) {
+	t.Parallel()
+	const task = `{"jsonrpc":"2.0","id":1,"result":{"task":{"id":"t1","status":{"state":"TASK_STATE_COMPLETED"}}}}`
+	whole := pack(t, "gzip", task)
+	for _, tt := range []struct {
+		name, encoding string
+		body           []byte
+		want           sessions.Outcome
+		seen           int
+	}{
+		{"gzip", "gzip", whole, sessions.Answered, 1},
+		{"zlib", "deflate", pack(t, "deflate", task), sessions.Answered, 1},
+		{"raw deflate", "deflate", pack(t, "raw", task), sessions.Answered, 1},
+		{"not packed", "gzip", []byte(task), sessions.Unread, 0},
+		{"not deflated", "deflate", []byte(task), sessions.Unread, 0},
+		{"unknown", "br", []byte("x"), sessions.Unread, 0},
+		{"cut", "gzip", whole[:len(whole)-20], sessions.Malformed, 0},
+		{"cut raw deflate", "deflate", pack(t, "raw", task)[:20], sessions.Malformed, 0},
+		{"packed nonsense", "gzip", pack(t, "gzip", "x"), sessions.Malformed, 0},
+	} {
+		resp := &http.Response{
+			StatusCode: http.StatusOK, Body: io.NopCloser(bytes.NewReader(tt.body)),
+			Header: http.Header{"Content-Type": {"application/json"}, "Content-Encoding": {tt.encoding}},
+		}
+		var w ended
+		tap := newTap(t.Context(), resp, newJSONReading(resp, wire.ReadResponse), &w)
+		got, err := io.ReadAll(tap)
+		if err != nil || !bytes.Equal(got, tt.body) {
+			t.Errorf("%s: read %x, %v, want the bytes as they are", tt.name, got, err)
+		}
+		if w.outcome != tt.want || len(w.saw) != tt.seen {
+			t.Errorf("%s: %d updates and %v, want %d and %v", tt.name, len(w.saw), w.outcome, tt.seen, tt.want)
+		}
+	}
 }
 
 func TestOnlyReadable(t *testing.T) {
@@ -147,6 +244,29 @@ func TestOnlyReadable(t *testing.T) {
 		onlyReadable(h)
 		if diff := cmp.Diff(tt.want, h["Accept-Encoding"]); diff != "" {
 			t.Errorf("onlyReadable(%q) (-want +got):\n%s", tt.in, diff)
+		}
+	}
+}
+
+// A notification that is too long when it is unpacked is not read in part.
+func TestUnpackedNotifications(t *testing.T) {
+	t.Parallel()
+	const said = `{"task":{"id":"t1"}}`
+	for _, tt := range []struct {
+		name, encoding string
+		body           []byte
+		want           string
+		is             error
+	}{
+		{"plain", "", []byte(said), said, nil},
+		{"identity", "identity", []byte(said), said, nil},
+		{"packed", "GZIP", pack(t, "gzip", said), said, nil},
+		{"too long", "gzip", pack(t, "gzip", said, strings.Repeat(" ", maxSeen)), "", errTooLarge},
+		{"unknown", "br", []byte(said), "", errUnreadable},
+	} {
+		got, err := unpacked(http.Header{"Content-Encoding": {tt.encoding}}, tt.body)
+		if string(got) != tt.want || !errors.Is(err, tt.is) {
+			t.Errorf("%s: unpacked() = %q, %v, want %q, %v", tt.name, got, err, tt.want, tt.is)
 		}
 	}
 }

@@ -5,7 +5,7 @@ import (
 	"net"
 	"net/url"
 	"strings"
-	"sync"
+	"time"
 
 	"github.com/a2a-sidecar/a2a-sidecar/internal/cardsig"
 	"github.com/a2a-sidecar/a2a-sidecar/lineage"
@@ -30,26 +30,23 @@ type upstream struct {
 	Agent
 	base  *channel // JSON-RPC, HTTP+JSON, cards, and all that is not A2A
 	cards keptCards
-
-	mu       sync.Mutex // guards the fields below
-	grpc     *channel   // nil: not known yet where it is
-	grpcPort string     // host:port of the sidecar's own gRPC port for the agent; empty: none
+	grpc  grpcPlaces
 }
 
 func newUpstream(a Agent) *upstream {
 	u := &upstream{Agent: a, base: newChannel(a.URL, a.TLS, http1), cards: newKeptCards()}
+	u.grpc.now = time.Now
 	if a.GRPCURL != nil {
-		u.grpc = newChannel(a.GRPCURL, a.TLS, http2)
+		c := newChannel(a.GRPCURL, a.TLS, http2)
+		u.grpc.at = [versions]*channel{c, c}
 	}
 	return u
 }
 
 func (u *upstream) close() {
 	u.base.close()
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	if u.grpc != nil {
-		u.grpc.close()
+	for _, c := range u.grpc.all() {
+		c.close()
 	}
 }
 

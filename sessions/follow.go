@@ -3,6 +3,7 @@ package sessions
 import (
 	"context"
 	"errors"
+	"slices"
 
 	"github.com/a2a-sidecar/a2a-sidecar/lineage"
 )
@@ -27,11 +28,41 @@ func (r *Record) Follow(ctx context.Context, agent *Agent, principal, traceID, t
 	}
 	run := &Run{record: r, agent: agent, trace: traceID, whose: principal, task: taskID, follows: true, settled: true}
 	run.session.Kind = agent.Kind // unless more is known
-	if s, ok := r.known.Get(BindingKey{BindTask, agent.Name, taskID}); ok {
+	if s, ok := r.sessionOf(ctx, b.Root, BindingKey{BindTask, agent.Name, taskID}); ok {
 		run.session, run.contextID = s, s.ContextID
 		run.lineage = lineage.Values{Session: s.ID, Branch: s.Branch, Depth: s.Depth}
 	}
 	run.session.Tree = b.Root
 	run.lineage.Root = b.Root
 	return run, nil
+}
+
+// maxSearched bounds the trees that are searched for the session of a task.
+const maxSearched = 1000
+
+// sessionOf returns the session that a task runs in. What this sidecar did not
+// see itself, since it has started anew or another one did, it reads from the
+// store, unless the tree is too large for that.
+func (r *Record) sessionOf(ctx context.Context, root string, task BindingKey) (lineage.Session, bool) {
+	if s, ok := r.known.Get(task); ok {
+		return s, true
+	}
+	ctx, cancel := context.WithTimeout(ctx, r.opts.Timeout)
+	defer cancel()
+	tree, err := r.opts.Store.Tree(ctx, root)
+	if err != nil || tree.Sessions > maxSearched {
+		return lineage.Session{}, false // a help to the caller, and no more
+	}
+	all, err := r.opts.Store.Sessions(ctx, root)
+	if err != nil {
+		return lineage.Session{}, false
+	}
+	for _, s := range all {
+		if s.Agent == task.Agent && slices.ContainsFunc(s.Runs, func(run lineage.Run) bool { return run.TaskID == task.ID }) {
+			s.Runs = nil
+			r.known.Add(task, s)
+			return s, true
+		}
+	}
+	return lineage.Session{}, false
 }

@@ -86,7 +86,7 @@ func (a *app) listen(ctx context.Context, cfg *config.Config, p *proxy.Proxy) (e
 		if err != nil {
 			return err
 		}
-		e.server.Handler = a.calls.of(p.GRPC(agent.Name, e.addr()))
+		e.server.Handler = a.calls.of(p.GRPC(agent.Name, e.addr(), a.outbound.addr()))
 		e.server.HTTP2 = &http.HTTP2Config{MaxConcurrentStreams: manyStreams}
 		a.grpc[agent.Name] = e
 	}

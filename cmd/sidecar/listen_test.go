@@ -14,9 +14,14 @@ import (
 	"testing"
 	"time"
 
+	a2apb "github.com/a2aproject/a2a-go/v2/a2apb/v1"
 	"github.com/google/go-cmp/cmp"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/a2a-sidecar/a2a-sidecar/config"
+	"github.com/a2a-sidecar/a2a-sidecar/internal/grpcframe"
 )
 
 // writeConfig writes a configuration file.
@@ -133,6 +138,45 @@ func TestManyStreamsOnOneConnection(t *testing.T) {
 	}
 	if err := stop(); err != nil {
 		t.Error(err)
+	}
+}
+
+// A card that is asked for by gRPC names both ports: the outbound one for calls by
+// HTTP.
+func TestExtendedCardByGRPC(t *testing.T) {
+	t.Parallel()
+	card, err := proto.Marshal(&a2apb.AgentCard{SupportedInterfaces: []*a2apb.AgentInterface{
+		{Url: "http://agent/rpc", ProtocolBinding: "JSONRPC"}, {Url: "agent:9001", ProtocolBinding: "GRPC"},
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	agent := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/grpc")
+		w.Header().Set("Trailer", "Grpc-Status")
+		_, _ = w.Write(grpcframe.Append(nil, card))
+		w.Header().Set("Grpc-Status", "0")
+	}))
+	agent.Config.Protocols = new(http.Protocols)
+	agent.Config.Protocols.SetUnencryptedHTTP2(true)
+	agent.Start()
+	defer agent.Close()
+	s := startServe(t, "--store", "sqlite::memory:", "--agent", "worker="+agent.URL+",grpc.url="+agent.URL)
+	conn, err := grpc.NewClient(s.GRPC["worker"], grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = conn.Close() }()
+	got, err := a2apb.NewA2AServiceClient(conn).GetExtendedAgentCard(t.Context(), &a2apb.GetExtendedAgentCardRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var urls []string
+	for _, i := range got.GetSupportedInterfaces() {
+		urls = append(urls, i.GetUrl())
+	}
+	if diff := cmp.Diff([]string{s.url("worker") + "/rpc", s.GRPC["worker"]}, urls); diff != "" {
+		t.Errorf("interfaces (-want +got):\n%s", diff)
 	}
 }
 

@@ -2,7 +2,10 @@ package wire
 
 import (
 	"encoding/base64"
+	"errors"
+	"slices"
 	"strconv"
+	"unicode/utf8"
 
 	"github.com/go-json-experiment/json/jsontext"
 	"google.golang.org/protobuf/encoding/protowire"
@@ -10,11 +13,41 @@ import (
 
 // protoJSON writes protobuf messages as JSON, by a schema. It is as tolerant as
 // all that is only observed: a field that is unknown, or whose wire type is
-// not its own, is skipped, and invalid UTF-8 is replaced. Only bytes that are
-// not protobuf are an error, which is kept.
+// not its own, is skipped, and invalid UTF-8 is replaced. Errors are bytes that
+// are not protobuf, and a message that becomes too long. The first one is kept;
+// what is written from there on means nothing.
 type protoJSON struct {
-	out []byte
-	err error
+	out  []byte
+	max  int // what out may hold and elements and entries may cost, in bytes
+	cost int // of those
+	err  error
+}
+
+// ErrTooLong says that an answer is not read because that would take far more
+// room than its size suggests: a few bytes of protobuf can stand for a lot.
+var ErrTooLong = errors.New("response is too long to be read")
+
+const (
+	// minRoom is what any message may become. No message that means something
+	// grows much by being JSON, but a short one may be all escapes.
+	minRoom = 16 << 20
+	// elementCost and entryCost are what it takes to keep an element of an array
+	// once it is read, and an entry of a Struct until it is written.
+	elementCost = 256
+	entryCost   = 48
+)
+
+// newProtoJSON returns a writer for a message, with room for its size and more.
+func newProtoJSON(msg []byte, more int) *protoJSON {
+	return &protoJSON{out: make([]byte, 0, len(msg)+more), max: max(2*len(msg), minRoom)}
+}
+
+// room reports whether there is room for n more bytes.
+func (j *protoJSON) room(n int) bool {
+	if j.err == nil && len(j.out)+j.cost+n > j.max {
+		j.err = ErrTooLong
+	}
+	return j.err == nil
 }
 
 // found is what a field of a message holds.
@@ -100,6 +133,10 @@ func (j *protoJSON) array(src []byte, m *protoMember) {
 		if r.field.num != m.num || r.field.typ != m.kind.wireType() {
 			continue
 		}
+		if !j.room(elementCost) {
+			return
+		}
+		j.cost += elementCost
 		if !first {
 			j.out = append(j.out, ',')
 		}
@@ -112,6 +149,9 @@ func (j *protoJSON) array(src []byte, m *protoMember) {
 
 // value writes one value of the field.
 func (j *protoJSON) value(m *protoMember, f *found) {
+	if j.err != nil {
+		return
+	}
 	switch m.kind {
 	case asBase64:
 		j.base64(f.bytes)
@@ -136,13 +176,58 @@ func (j *protoJSON) value(m *protoMember, f *found) {
 	}
 }
 
+// maxQuoted is the most that a byte of a string becomes, as \u0001.
+const maxQuoted = 6
+
 // string writes a string.
 func (j *protoJSON) string(s []byte) {
+	// How long it becomes matters only where it might not fit.
+	if n := maxQuoted*len(s) + len(`""`); len(j.out)+j.cost+n > j.max {
+		if n = quotedLen(s); !j.room(n) {
+			return
+		}
+		j.out = slices.Grow(j.out, n)
+	}
 	j.out, _ = jsontext.AppendQuote(j.out, s) // the error is invalid UTF-8, by then replaced
 }
 
+// quotedLen is how long a string is as JSON.
+func quotedLen(s []byte) int {
+	n := len(`""`)
+	for i := 0; i < len(s); {
+		if c := s[i]; c < utf8.RuneSelf {
+			i++
+			n += int(quotedASCII[c])
+			continue
+		}
+		r, size := utf8.DecodeRune(s[i:])
+		i += size
+		n += utf8.RuneLen(r) // that of a replacement, too
+	}
+	return n
+}
+
+// quotedASCII is how long the ASCII characters are in a JSON string.
+var quotedASCII = func() (all [utf8.RuneSelf]uint8) {
+	for c := range all {
+		switch c {
+		case '"', '\\', '\b', '\f', '\n', '\r', '\t':
+			all[c] = uint8(len(`\n`))
+		default:
+			all[c] = 1
+			if c < ' ' {
+				all[c] = maxQuoted
+			}
+		}
+	}
+	return all
+}()
+
 // base64 writes bytes.
 func (j *protoJSON) base64(b []byte) {
+	if !j.room(base64.StdEncoding.EncodedLen(len(b))) {
+		return
+	}
 	j.out = append(j.out, '"')
 	j.out = base64.StdEncoding.AppendEncode(j.out, b)
 	j.out = append(j.out, '"')
@@ -155,6 +240,9 @@ func (j *protoJSON) base64(b []byte) {
 func (j *protoJSON) fileBytes(b []byte) {
 	if len(b) == 0 || !isBase64(b) {
 		j.base64(b)
+		return
+	}
+	if !j.room(len(b)) {
 		return
 	}
 	j.out = append(j.out, '"')

@@ -1,7 +1,10 @@
 package wire_test
 
 import (
+	"bytes"
+	"errors"
 	"math"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -226,6 +229,59 @@ func TestReadProtoResponseRefuses(t *testing.T) {
 		if diff := cmp.Diff(wire.Update{}, readAnswer(t, wire.V03, op, pb{0x80})); diff != "" {
 			t.Errorf("ReadProtoResponse(%v) (-want +got):\n%s", op, diff)
 		}
+	}
+}
+
+// What a few packed bytes stand for may take no more room than its size allows.
+// It is not parallel, so that all that is allocated is its own.
+func TestReadProtoResponseIsBounded(t *testing.T) { //nolint:paralleltest // counts allocations
+	const size = 8 << 20
+	fill := func(b ...byte) string { return string(bytes.Repeat(b, size/len(b))) }
+	part := func(field protowire.Number, s string) pb {
+		return pb{}.msg(1, pb{}.msg(4, pb{}.msg(4, pb{}.str(field, s))))
+	}
+	row := pb{}.msg(1, pb{}.msg(5, join(entry("abc", double(-0.123456789)), entry("defg", pb{}.str(3, "words")), entry("h", pb{}.num(4, 1)))))
+	for _, tt := range []struct {
+		name    string
+		op      wire.Op
+		in      pb
+		tooLong bool
+	}{
+		{"text", wire.OpStream, part(1, fill('x')), false},
+		{"text of quotes", wire.OpStream, part(1, fill('"', 'x')), false},
+		{"file", wire.OpStream, part(2, fill(0)), false},
+		{"rows of data", wire.OpStream, pb{}.msg(1, pb{}.msg(6, entry("rows", pb{}.str(6, fill(row...))))), false},
+		{"escapes", wire.OpStream, part(1, fill(1)), true},
+		{"escapes in keys", wire.OpStream, pb{}.msg(1, pb{}.msg(6, entry(fill(1), nil))), true},
+		{"files", wire.OpStream, pb{}.msg(1, pb{}.msg(4, pb{}.str(4, fill(pb{}.str(2, "")...)))), false}, // of one part, the last
+		{"parts", wire.OpStream, pb{}.msg(1, pb{}.msg(4, pb(fill(pb{}.msg(4, nil)...)))), true},
+		{"artifacts", wire.OpStream, pb{}.str(1, fill(pb{}.msg(4, nil)...)), true},
+		{"tasks", wire.OpList, pb(fill(pb{}.msg(1, nil)...)), true},
+		{"keys", wire.OpStream, pb{}.msg(1, pb{}.str(6, fill(pb{}.msg(1, nil)...))), true},
+		{"list", wire.OpStream, pb{}.msg(1, pb{}.msg(6, entry("a", pb{}.str(6, fill(pb{}.msg(1, nil)...))))), true},
+	} {
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		_, err := wire.ReadProtoResponse(wire.V10, tt.op, tt.in)
+		runtime.ReadMemStats(&after)
+		if got := errors.Is(err, wire.ErrTooLong); got != tt.tooLong || err != nil && !got {
+			t.Errorf("%s: ReadProtoResponse() = %v, want too long: %v", tt.name, err, tt.tooLong)
+		}
+		// A buffer that grows is allocated several times over.
+		if got := after.TotalAlloc - before.TotalAlloc; got > 12*size {
+			t.Errorf("%s: ReadProtoResponse(%d bytes) allocates %d, want no more than 12 times as much", tt.name, len(tt.in), got)
+		}
+	}
+}
+
+// A short message may be all escapes.
+func TestReadProtoResponseOfEscapes(t *testing.T) {
+	t.Parallel()
+	text := strings.Repeat("\x01\n\xff", 1<<20)
+	u := readAnswer(t, wire.V10, wire.OpSend, pb{}.msg(2, pb{}.str(1, "m").msg(5, pb{}.str(1, text))))
+	parts, err := wire.ReadParts(u.Parts)
+	if want := strings.Repeat("\x01\n\uFFFD", 1<<20); err != nil || len(parts) != 1 || parts[0].Text != want {
+		t.Errorf("ReadParts() = %d parts, %v, want the text", len(parts), err)
 	}
 }
 

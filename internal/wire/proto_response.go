@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"errors"
 	"fmt"
 
 	"google.golang.org/protobuf/encoding/protowire"
@@ -10,9 +11,9 @@ import (
 // of a stream. It is as tolerant as ReadResponse is, and where a field occurs
 // again it counts as protobuf has it. Answers that say nothing about a task or
 // a message are UpdateOther and not looked at. An error means that msg is not
-// protobuf; it does not quote msg.
+// protobuf, or, if it is ErrTooLong, that it is not read; it does not quote msg.
 func ReadProtoResponse(v Version, op Op, msg []byte) (Update, error) {
-	j := protoJSON{out: make([]byte, 0, len(msg))}
+	j := newProtoJSON(msg, 0)
 	switch d := v.dialect(); {
 	case op == OpSend:
 		j.message(msg, d.unary)
@@ -30,7 +31,10 @@ func ReadProtoResponse(v Version, op Op, msg []byte) (Update, error) {
 	default:
 		return Update{}, nil
 	}
-	if j.err != nil {
+	switch {
+	case errors.Is(j.err, ErrTooLong):
+		return Update{}, j.err
+	case j.err != nil:
 		return Update{}, fmt.Errorf("response is not protobuf: %w", j.err)
 	}
 	return readUpdate(j.out, (*Update).result)
@@ -42,7 +46,7 @@ func protoParts(v Version, message []byte) ([]byte, error) {
 	schema := v.dialect().message
 	parts, _ := schema.find(protoField{num: messageParts, typ: protowire.BytesType})
 	// JSON has a few bytes more to a part than protobuf has.
-	j := protoJSON{out: make([]byte, 0, len(message)+len(message)/16)}
+	j := newProtoJSON(message, len(message)/16)
 	j.array(message, &schema[parts])
 	if j.err != nil || len(j.out) <= len("[]") {
 		return nil, j.err

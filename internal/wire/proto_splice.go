@@ -31,7 +31,7 @@ func (b *protoBody) messageParts() []byte {
 	}
 	parts, err := protoParts(b.version, b.message)
 	if err != nil {
-		return nil // the agent will say so
+		return nil // it is not protobuf, which the agent will say, or too long for a record
 	}
 	return parts
 }

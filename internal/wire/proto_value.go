@@ -44,10 +44,16 @@ func (j *protoJSON) structure(src []byte, depth int) {
 		if r.field.num == structEntry && r.field.typ == protowire.BytesType {
 			key, value, err := protoEntry(r.field.value.of(src))
 			j.fail(err)
+			if !j.room((len(entries) + 1) * entryCost) {
+				return
+			}
 			entries = append(entries, entry{key, value})
 		}
 	}
 	j.fail(r.err)
+	held := len(entries) * entryCost
+	j.cost += held
+	defer func() { j.cost -= held }()
 	slices.SortStableFunc(entries, func(a, b entry) int { return bytes.Compare(a.key, b.key) })
 
 	j.out = append(j.out, '{')
@@ -63,6 +69,9 @@ func (j *protoJSON) structure(src []byte, depth int) {
 		j.string(e.key)
 		j.out = append(j.out, ':')
 		j.dynamic(e.value, depth-1)
+		if j.err != nil {
+			return
+		}
 	}
 	j.out = append(j.out, '}')
 }
@@ -85,6 +94,9 @@ func protoEntry(src []byte) (key, value []byte, err error) {
 // dynamic writes a google.protobuf.Value: what the last of its fields says.
 // One without any, and a number that JSON has none for, are written as null.
 func (j *protoJSON) dynamic(src []byte, depth int) {
+	if !j.room(len("null,")) {
+		return
+	}
 	var last protoField
 	r := newProtoReader(src, span{0, len(src)})
 	for r.next() {
@@ -138,6 +150,9 @@ func (j *protoJSON) list(src []byte, depth int) {
 		}
 		first = false
 		j.dynamic(r.field.value.of(src), depth)
+		if j.err != nil {
+			return
+		}
 	}
 	j.fail(r.err)
 	j.out = append(j.out, ']')

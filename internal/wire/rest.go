@@ -19,7 +19,8 @@ type RESTCall struct {
 // ReadREST reads an HTTP+JSON request, by the rules of Read. What the path and
 // the query name is in the Request, and so is what the body names; where both
 // name a task, it must be the same one. A body that its verb has no use for is
-// not read.
+// not read. One that is a JSON-RPC request is refused, whatever else it is:
+// agents that serve both bindings may look at the body first.
 //
 // The request refers to body, which must not be changed while it is in use.
 // The error, if any, is an *Error. It is Foreign if MatchREST knows no such
@@ -45,6 +46,11 @@ func (r *Request) readREST(q RESTCall, j *jsonBody) (code int, what string) {
 		if err := CheckID("task id in the path", r.TaskID); err != nil {
 			return CodeInvalid, err.Error()
 		}
+		// To some agents it is part of the id, to others the end of it. Escaped it
+		// is the former to all.
+		if strings.Contains(q.Path, ";") && strings.Contains(r.TaskID, ";") {
+			return CodeInvalid, "task id in the path contains a semicolon"
+		}
 	}
 	if r.Op == OpList {
 		r.ContextID, what = queried(q.Query, "contextId", "context_id")
@@ -57,6 +63,9 @@ func (r *Request) readREST(q RESTCall, j *jsonBody) (code int, what string) {
 	var m members
 	if code, what = m.whole(j.src, restShape); what != "" {
 		return code, what
+	}
+	if m.rpc {
+		return CodeInvalid, "body is a JSON-RPC request, but the path is one of HTTP+JSON"
 	}
 	if m.paramsFault != "" {
 		return CodeInvalid, m.paramsFault

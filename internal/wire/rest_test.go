@@ -41,7 +41,7 @@ func TestReadREST(t *testing.T) {
 		{"snake case", send + `{"message":{"message_id":"m","context_id":"c","task_id":"t"}}`, with(func(r *wire.Request) { r.ContextID, r.TaskID = "c", "t" })},
 		{"the proto's names", send + `{"request":{"message_id":"m","content":[{"text":"x"}]}}`, sent},
 		{"sender session", send + `{"message":{"messageId":"m","metadata":{"adk_session_id":"s"}}}`, with(func(r *wire.Request) { r.SenderSession = "s" })},
-		{"an envelope's keys are nothing here", send + `{"jsonrpc":1,"METHOD":2,"params":3,"message":{"messageId":"m"}}`, sent},
+		{"an envelope's keys within", send + `{"params":3,"message":{"messageId":"m","jsonrpc":"2.0","metadata":{"method":1}},"metadata":{"jsonrpc":1}}`, sent},
 		{"get", "GET /tasks/t?historyLength=2\n\n", wire.Request{Method: "GET /tasks/{id}", Op: wire.OpGet, TaskID: "t"}},
 		{"get with a body of no use", "GET /tasks/t\n\n]", wire.Request{Method: "GET /tasks/{id}", Op: wire.OpGet, TaskID: "t"}},
 		{"list", "GET /tasks?pageSize=1&contextId=a%20b+c&tenant=x\n\n", wire.Request{Method: "GET /tasks", Op: wire.OpList, ContextID: "a b c"}},
@@ -52,6 +52,7 @@ func TestReadREST(t *testing.T) {
 		{"cancel", "POST /tasks/t:cancel\n\n", wire.Request{Method: "POST /tasks/{id}:cancel", Op: wire.OpCancel, TaskID: "t"}},
 		{"cancel with an object", "POST /tasks/t:cancel\n\n{}", wire.Request{Method: "POST /tasks/{id}:cancel", Op: wire.OpCancel, TaskID: "t"}},
 		{"cancel with null", "POST /tasks/t:cancel\n\n null ", wire.Request{Method: "POST /tasks/{id}:cancel", Op: wire.OpCancel, TaskID: "t"}},
+		{"id with an escaped semicolon", "GET /tasks/a%3Bb\n\n", wire.Request{Method: "GET /tasks/{id}", Op: wire.OpGet, TaskID: "a;b"}},
 		{"cancel naming the task again", "POST /tasks/t%3A1:cancel\n\n" + `{"id":"t:1","name":"tasks/t:1"}`, wire.Request{Method: "POST /tasks/{id}:cancel", Op: wire.OpCancel, TaskID: "t:1"}},
 		{"name of something else", "POST /tasks/t:cancel\n\n" + `{"name":"u","id":""}`, wire.Request{Method: "POST /tasks/{id}:cancel", Op: wire.OpCancel, TaskID: "t"}},
 	} {
@@ -97,6 +98,9 @@ func TestReadRESTRefuses(t *testing.T) {
 		{"contextId control character", send + `{"message":{"messageId":"m","contextId":"\u0000"}}`, invalid, "message.contextId contains a control character", wire.OpSend},
 		{"task id control character", "GET /tasks/a%0Ab\n\n", invalid, "task id in the path contains a control character", wire.OpGet},
 		{"task id of spaces", "POST /tasks/%20t:cancel\n\n", invalid, "task id in the path begins or ends with a space", wire.OpCancel},
+		{"task id with a parameter", "GET /tasks/t;a=b\n\n", invalid, "task id in the path contains a semicolon", wire.OpGet},
+		{"action after a parameter", "GET /tasks/t;a=b:subscribe\n\n", invalid, "task id in the path contains a semicolon", wire.OpSubscribe},
+		{"parameter of an action that may be an id", "GET /tasks/t:subscribe;a=b\n\n", invalid, "task id in the path contains a semicolon", wire.OpGet},
 		{"list twice", "GET /tasks?contextId=a&contextId=a\n\n", invalid, "contextId is in the query more than once", wire.OpList},
 		{"list twice, once empty", "GET /tasks?contextId=&contextId=a\n\n", invalid, "contextId is in the query more than once", wire.OpList},
 		{"list in both spellings", "GET /tasks?context_id=a&contextId=a\n\n", invalid, "contextId is in the query more than once", wire.OpList},
@@ -129,6 +133,29 @@ func TestReadRESTRefuses(t *testing.T) {
 				t.Errorf("ReadREST(%s) (-want +got):\n%s", tt.in, diff)
 			}
 		})
+	}
+}
+
+// An agent that serves JSON-RPC at every path would take the envelope, whose
+// message nobody has read.
+func TestReadRESTRefusesEnvelopes(t *testing.T) {
+	t.Parallel()
+	const envelope = `"jsonrpc":"2.0","id":1,"method":"message/send","params":{"message":{"messageId":"m","contextId":"c"}}`
+	for _, path := range []string{
+		"/message:send", "/v1/message:stream", "/tasks/t:cancel", "/tasks/t:subscribe", "/tasks/t/pushNotificationConfigs", "/v1/tasks/t:cancel;a=b",
+	} {
+		for _, body := range []string{
+			"{" + envelope + "}", `{"message":{"messageId":"m"},` + envelope + "}", `{` + envelope + `,"message":{"messageId":"m"},"taskId":"t"}`,
+			`{"method":"SendMessage"}`, `{"jsonrpc":null}`, `{"Method":"x"}`, `{"JSONRPC":"2.0"}`, `{"j\u0073onrpc":"2.0"}`, ` {"jſonrpc":"2.0"}`,
+			`{"Message":{},"METHOD":1}`,
+		} {
+			r, err := wire.ReadREST(wire.RESTCall{Verb: "POST", Path: path}, []byte(body))
+			const want = "body is a JSON-RPC request, but the path is one of HTTP+JSON"
+			var got *wire.Error
+			if !errors.As(err, &got) || got.Code != wire.CodeInvalid || got.Foreign || got.What != want {
+				t.Errorf("ReadREST(POST %s, %s) = %+v, %v, want %q", path, body, r, err, want)
+			}
+		}
 	}
 }
 

@@ -59,10 +59,22 @@ var routes = func() (all []route) {
 // end of the path decides: before it may stand any base path, the /v1 of 0.3,
 // and a tenant.
 //
-// It matches whatever some agent would take for a call, so that none goes
-// around the sidecar: frameworks differ in whether they tell letters apart by
-// case, mind a slash at the end or one that is escaped, and resolve dots.
+// It is lenient, so that no call goes around the sidecar because its agent is:
+// frameworks differ in whether they tell letters apart by case, mind a slash at
+// the end, one that is escaped, or a space there, resolve dots, and leave out
+// matrix parameters (";a=b" at the end of a segment).
 func MatchREST(verb, escapedPath string) (Route, bool) {
+	if r, ok := matchPath(verb, escapedPath); ok || !strings.Contains(escapedPath, ";") {
+		return r, ok
+	}
+	segments := strings.Split(escapedPath, "/")
+	for i, s := range segments {
+		segments[i], _, _ = strings.Cut(s, ";")
+	}
+	return matchPath(verb, strings.Join(segments, "/"))
+}
+
+func matchPath(verb, escapedPath string) (Route, bool) {
 	var room [8]string
 	segments := clean(room[:0], escapedPath, true)
 	if r, ok := match(verb, segments); ok {
@@ -115,6 +127,9 @@ func (r *route) matches(segments []string) (task string, ok bool) {
 			continue
 		}
 		if action, isTask := strings.CutPrefix(p, taskHole); isTask {
+			if action != "" {
+				s = strings.TrimRight(s, " ")
+			}
 			split := len(s) - len(action)
 			if split < 1 || !strings.EqualFold(s[split:], action) {
 				return "", false
@@ -122,7 +137,7 @@ func (r *route) matches(segments []string) (task string, ok bool) {
 			task = s[:split]
 			continue
 		}
-		if !strings.EqualFold(s, p) {
+		if !strings.EqualFold(strings.TrimRight(s, " "), p) {
 			return "", false
 		}
 	}

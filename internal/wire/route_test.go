@@ -69,6 +69,20 @@ func TestMatchREST(t *testing.T) {
 			"GET /../../tasks":            {Op: wire.OpList, Method: "GET /tasks"},
 			"POST message:send":           {Op: wire.OpSend, Method: "POST /message:send"},
 			"GET /Tasks/T/":               {Op: wire.OpGet, Method: "GET /tasks/{id}", TaskID: "T"},
+			"POST /message:send;a=b":      {Op: wire.OpSend, Method: "POST /message:send"},
+			"POST /v1;x/message:send;/":   {Op: wire.OpSend, Method: "POST /message:send"},
+			"POST /tasks;a/t:cancel;b=c":  {Op: wire.OpCancel, Method: "POST /tasks/{id}:cancel", TaskID: "t"},
+			"POST /x/..;/v1/message:send": {Op: wire.OpSend, Method: "POST /message:send"},
+			"GET /tasks/x/..;y/t":         {Op: wire.OpGet, Method: "GET /tasks/{id}", TaskID: "t"},
+			"GET /v1;a/card;b":            {Op: wire.OpCard, Method: "GET /v1/card"},
+			"GET /tasks/t;a=b":            {Op: wire.OpGet, Method: "GET /tasks/{id}", TaskID: "t;a=b"}, // ReadREST refuses it
+			"POST /message:send%3Ba=b":    {},                                                           // no parameter
+			"POST /message:sendx;a":       {},
+			"POST /message:send%20":       {Op: wire.OpSend, Method: "POST /message:send"},
+			"POST /message:send%20;a/":    {Op: wire.OpSend, Method: "POST /message:send"},
+			"POST /tasks%20/t:cancel%20":  {Op: wire.OpCancel, Method: "POST /tasks/{id}:cancel", TaskID: "t"},
+			"GET /tasks/t%20":             {Op: wire.OpGet, Method: "GET /tasks/{id}", TaskID: "t "}, // ReadREST refuses it
+			"POST /%20message:send":       {},
 		},
 		"not of A2A": {
 			"GET /": {}, "GET ": {}, "POST /": {}, "POST /message": {}, "POST /message:sendx": {}, "POST /xmessage:send": {},

@@ -103,6 +103,9 @@ func paramsShape(rest bool) *shape {
 	}, pushKeys)}
 	if rest {
 		params.keys = append(params.keys,
+			// Of none of the calls: they give away an envelope.
+			key{spelled("jsonrpc"), fieldVersion, nil},
+			key{spelled("method"), fieldMethod, nil},
 			key{spelled("name", "parent"), fieldResource, nil},
 			key{spelled("config"), fieldConfig, &shape{keys: append([]key{pushID, pushMember}, pushKeys...)}},
 			key{spelled("configId", "config_id"), fieldConfigID, nil},
@@ -177,7 +180,8 @@ type members struct {
 	// envelopeFault and paramsFault are the first of their kind, "" for none.
 	// They are apart because the params of a foreign method are not ours.
 	envelopeFault, paramsFault string
-	// rpc reports that a key of the envelope was met, in whatever case.
+	// rpc reports that a key of the envelope was met at the top, in whatever
+	// case.
 	rpc bool
 }
 
@@ -233,7 +237,7 @@ func (m *members) read(d *decoder, s *shape) (span, error) {
 			break
 		}
 		k, near := s.find(name)
-		if s == &envelopeShape && marksRPC(k, near) {
+		if marksRPC(k, near) { // no other shape has these keys
 			m.rpc = true
 		}
 		if k == nil {
