@@ -40,7 +40,8 @@ function adapter(client) {
         flat(await client.setTaskPushNotificationConfig({ taskId, pushNotificationConfig: config })),
       get: async (taskId, id) =>
         flat(await client.getTaskPushNotificationConfig({ id: taskId, pushNotificationConfigId: id })),
-      list: async (taskId) => (await client.listTaskPushNotificationConfig({ id: taskId })).map(flat),
+      // a2a-go answers null for an empty list.
+      list: async (taskId) => ((await client.listTaskPushNotificationConfig({ id: taskId })) ?? []).map(flat),
       delete: (taskId, id) =>
         client.deleteTaskPushNotificationConfig({ id: taskId, pushNotificationConfigId: id }),
     },
