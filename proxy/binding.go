@@ -14,7 +14,7 @@ import (
 // What becomes of a call is the same in all of them.
 type binding interface {
 	// read reads a call to the escaped path rest, below the agent. The error is
-	// a *wire.Error.
+	// a *wire.Error, or errTooLarge of a body that is so once unpacked.
 	read(r *http.Request, rest string, body []byte) (*wire.Request, error)
 	// encode returns the body in which an edited message leaves.
 	encode(message []byte) []byte
@@ -36,10 +36,10 @@ type binding interface {
 // bindingOf tells in which binding a request to the escaped path rest, below an
 // agent, is to be answered, and whether it is a call of A2A. What is none gets
 // errors as HTTP+JSON has them.
-func bindingOf(r *http.Request, rest string) (b binding, isCall bool) {
+func (p *Proxy) bindingOf(r *http.Request, rest string) (b binding, isCall bool) {
 	switch {
 	case isGRPC(r):
-		return grpcBinding{}, isGRPCMethod(rest)
+		return grpcBinding{maxBody: p.maxBody}, isGRPCMethod(rest)
 	case isREST(r, rest):
 		return restBinding{}, true
 	case isRPC(r):

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-var errTooLarge = errors.New("request body too large")
+var errTooLarge = errors.New("body too large")
 
 // grownFor is how much room a body gets at once for the length that its header
 // claims. The rest grows with what really comes: claims cost nothing.

@@ -20,7 +20,7 @@ import (
 // The limit of a request is not got around by packing it.
 func TestGRPCMaxBodyOfPackedCalls(t *testing.T) {
 	t.Parallel()
-	const maxBody = proxy.DefaultMaxBody
+	const maxBody = 64 << 10
 	calls := 0
 	agent := &grpcAgent{send: func(context.Context, *a2apb.SendMessageRequest) (*a2apb.SendMessageResponse, error) {
 		calls++

@@ -131,7 +131,7 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	x := &exchange{proxy: p, agent: p.agents[name], in: r, rest: rest, began: p.tel.now()}
 	ctx, isCall := r.Context(), false
-	x.binding, isCall = bindingOf(r, rest)
+	x.binding, isCall = p.bindingOf(r, rest)
 	_, isGRPC := x.binding.(grpcBinding)
 	switch {
 	case !ok:
@@ -166,7 +166,7 @@ func (p *Proxy) GRPC(agent, addr, outbound string) http.Handler {
 	u.grpc.listensAt(addr)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		x := &exchange{
-			proxy: p, agent: u, in: r, rest: r.URL.EscapedPath(), binding: grpcBinding{}, began: p.tel.now(),
+			proxy: p, agent: u, in: r, rest: r.URL.EscapedPath(), binding: grpcBinding{maxBody: p.maxBody}, began: p.tel.now(),
 			outbound: outboundFrom(outbound, r),
 		}
 		if !isGRPC(r) {

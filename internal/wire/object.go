@@ -79,6 +79,10 @@ func (o *object) wrapper(d *decoder, kind UpdateKind) error {
 	return nil
 }
 
+// maxElements bounds the tasks of a list and the artifacts of a task that are
+// read: an empty one takes two bytes to send, and hundreds to hold.
+const maxElements = 10_000
+
 // list reads the tasks that OpList answers with.
 func (o *object) list(d *decoder) error {
 	if !o.outermost || d.next() != '[' {
@@ -86,7 +90,7 @@ func (o *object) list(d *decoder) error {
 	}
 	u := Update{Kind: UpdateTasks}
 	err := d.elements(func() error {
-		if d.next() != '{' {
+		if d.next() != '{' || len(u.Tasks) == maxElements {
 			return d.skip()
 		}
 		var in object
@@ -130,7 +134,7 @@ func (o *object) status(d *decoder) error {
 
 // artifact reads one artifact and adds it.
 func (o *object) artifact(d *decoder) error {
-	if d.next() != '{' {
+	if d.next() != '{' || len(o.Artifacts) == maxElements {
 		return d.skip()
 	}
 	var a Artifact

@@ -262,3 +262,17 @@ func BenchmarkReadResponse(b *testing.B) {
 		}
 	}
 }
+
+// What takes two bytes to send does not take hundreds to hold, without end.
+func TestListsAreBounded(t *testing.T) {
+	t.Parallel()
+	many := strings.Repeat("{},", 1<<20) + "{}"
+	u, err := wire.ReadResult([]byte(`{"tasks":[` + many + `]}`))
+	if err != nil || len(u.Tasks) != 10_000 {
+		t.Errorf("ReadResult of a list without end = %d tasks, %v; want 10000", len(u.Tasks), err)
+	}
+	u, err = wire.ReadResult([]byte(`{"task":{"id":"t","artifacts":[` + many + `],"status":{"state":"TASK_STATE_COMPLETED"}}}`))
+	if err != nil || len(u.Artifacts) != 10_000 || u.State != wire.TaskCompleted {
+		t.Errorf("ReadResult of a task without end = %d artifacts, state %v, %v; want 10000 and completed", len(u.Artifacts), u.State, err)
+	}
+}
