@@ -171,7 +171,7 @@ func TestUnpackAll(t *testing.T) {
 		{"no encoding", "", good, "", errUnreadable},
 	} {
 		got, err := unpackAll(tt.encoding, tt.packed, limit)
-		if string(got) != tt.want || !errors.Is(err, tt.is) || tt.is != errUnreadable && errors.Is(err, errUnreadable) {
+		if string(got) != tt.want || !errors.Is(err, tt.is) || !errors.Is(tt.is, errUnreadable) && errors.Is(err, errUnreadable) {
 			t.Errorf("%s: unpackAll(%s, %x) = %q, %v, want %q, %v", tt.name, tt.encoding, tt.packed, got, err, tt.want, tt.is)
 		}
 	}
