@@ -3,7 +3,9 @@ package proxy
 import (
 	"bytes"
 	"compress/gzip"
+	"context"
 	"errors"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -256,11 +258,21 @@ func TestForgetGRPC(t *testing.T) {
 	c.find(t, wire.V10)
 	c.find(t, wire.V03)
 	old := c.grpc.known(wire.V10)
+	near, far := net.Pipe()
+	defer func() { _ = far.Close() }()
+	old.reach.dial = func(context.Context, string, string) (net.Conn, error) { return near, nil }
+	if err := old.reach.look(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	c.askedFor()
 	if !c.forgetGRPC(old) || c.grpc.known(wire.V10) != nil {
 		t.Fatal("the place is still known")
 	}
-	if got := c.find(t, wire.V03); got != errNoGRPC.Error() {
-		t.Errorf("place of 0.3 = %s, want none", got)
+	if old.reach.take() != nil {
+		t.Error("a connection to the place is kept")
+	}
+	if got := c.find(t, wire.V03); got != errNoGRPC.Error() || len(c.askedFor()) != 1 {
+		t.Errorf("place of 0.3 = %s, want none, and its card to be asked again", got)
 	}
 	port = "9002"
 	if got := c.find(t, wire.V10); got != "http://127.0.0.1:9002" {

@@ -104,9 +104,13 @@ func (x *exchange) cardVersion() wire.Version {
 func (x *exchange) ownURL() string {
 	base := x.outbound
 	if base == "" {
-		base = "http://" + x.in.Host
+		host := x.in.Host
+		if addr, ok := x.in.Context().Value(http.LocalAddrContextKey).(net.Addr); ok && host == "" {
+			host = addr.String() // HTTP/1.0 needs no Host
+		}
+		base = "http://" + host
 		if x.in.TLS != nil {
-			base = "https://" + x.in.Host
+			base = "https://" + host
 		}
 	}
 	return base + agentsPrefix + x.agent.Session.Name

@@ -95,13 +95,14 @@ func (p *Proxy) card(ctx context.Context, w http.ResponseWriter, x *exchange) {
 			p.tel.stale(ctx, x)
 			c, err = last, nil
 		}
-	case err == nil:
-		x.keepCard(c, p.tel.now())
 	}
 	if err == nil {
 		err = p.serveCard(w, x, c)
 	}
 	if err == nil {
+		if !c.stale {
+			x.keepCard(c, p.tel.now()) // one that could be served, and may be again
+		}
 		return
 	}
 	p.log.WarnContext(ctx, "agent card cannot be served", "agent", x.agent.Session.Name, "error", err)

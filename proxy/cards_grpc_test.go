@@ -237,6 +237,7 @@ func answersGRPC(message []byte, packed bool) http.HandlerFunc {
 func TestExtendedCardByGRPC(t *testing.T) {
 	t.Parallel()
 	card := protoCard(t, `{"supportedInterfaces":[{"url":"http://agent/rpc","protocolBinding":"JSONRPC"},{"url":"agent:9001","protocolBinding":"GRPC"}]}`)[5:]
+	const port = "127.0.0.1:50999"
 	for _, packed := range []bool{false, true} {
 		agent := h2c(t, answersGRPC(card, packed))
 		a := agentAt("worker", agent.URL)
@@ -249,10 +250,9 @@ func TestExtendedCardByGRPC(t *testing.T) {
 			"[::]:8400":             "http://127.0.0.1:8400",
 			"":                      out.URL,
 		} {
-			port := "127.0.0.1:50999"
-			side := out.URL + "/agents/worker"
-			if outbound != "" {
-				side = h2c(t, w.proxy.GRPC("worker", port, outbound)).URL
+			side := h2c(t, w.proxy.GRPC("worker", port, outbound)).URL
+			if outbound == "" {
+				side = out.URL + "/agents/worker"
 			}
 			answer := extendedByGRPC(t, side)
 			var got a2apb.AgentCard

@@ -153,7 +153,8 @@ func TestCardsThatAreForgotten(t *testing.T) {
 	}{
 		{"taken back", http.StatusNotFound, "none", http.StatusServiceUnavailable},
 		{"gone", http.StatusGone, "none", http.StatusServiceUnavailable},
-		{"not for others by now", http.StatusOK, "private", http.StatusServiceUnavailable},
+		{"not for others by now", http.StatusOK, `{"private":true}`, http.StatusServiceUnavailable},
+		{"nonsense for a while", http.StatusOK, "<html>", http.StatusOK},
 		{"a question by now", http.StatusUnauthorized, "who are you?", http.StatusOK},
 		{"too many asked", http.StatusTooManyRequests, "later", http.StatusOK},
 		{"a fault", http.StatusInternalServerError, "oh", http.StatusOK},
@@ -168,7 +169,7 @@ func TestCardsThatAreForgotten(t *testing.T) {
 			var second atomic.Bool
 			agent := newMortal(t, func(w http.ResponseWriter, _ *http.Request) {
 				if second.Load() {
-					if tt.card == "private" {
+					if tt.card == `{"private":true}` {
 						w.Header().Set("Cache-Control", "private")
 					}
 					w.WriteHeader(tt.status)
