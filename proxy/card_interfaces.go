@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"context"
 	"net"
 	"net/http"
 	"net/netip"
@@ -28,7 +29,7 @@ const (
 // has that, interfaces in any other binding are left out, since calls over them
 // would be neither isolated nor counted; an agent with others alone keeps
 // those that are HTTP, and its calls pass as they are.
-func (x *exchange) interfaces(body []byte, from cardSource, rewrite rewriter) func(binding, url string) (string, bool) {
+func (x *exchange) interfaces(ctx context.Context, body []byte, from cardSource, rewrite rewriter) func(binding, url string) (string, bool) {
 	var grpc []string // the interfaces that can be read
 	readable := false
 	// A card that cannot be read fails again, with the error, in the rewriting.
@@ -44,7 +45,7 @@ func (x *exchange) interfaces(body []byte, from cardSource, rewrite rewriter) fu
 	addr := x.agent.grpc.addr()
 	var place *url.URL
 	if addr != "" && len(grpc) > 0 {
-		place = x.grpcPlace(grpc[0], from)
+		place = x.grpcPlace(ctx, grpc[0], from)
 	}
 	// The agent's gRPC port leads to one place for each version. An interface
 	// elsewhere would be a way around, or to the wrong version.
@@ -69,7 +70,7 @@ func (x *exchange) interfaces(body []byte, from cardSource, rewrite rewriter) fu
 // grpcPlace is where gRPC calls go in the version of the card that x asked for,
 // which names first as its first gRPC interface; nil if that is not known. Only
 // a card that anybody gets tells where calls of everybody go.
-func (x *exchange) grpcPlace(first string, from cardSource) *url.URL {
+func (x *exchange) grpcPlace(ctx context.Context, first string, from cardSource) *url.URL {
 	v := x.cardVersion()
 	switch {
 	case from == fromAgent:
@@ -83,7 +84,7 @@ func (x *exchange) grpcPlace(first string, from cardSource) *url.URL {
 		}
 		return x.agent.grpcTarget(first)
 	}
-	ctx := x.in.Context()
+	ctx := ctx
 	c, err := x.agent.grpcChannel(ctx, v, x.in.Header)
 	if err != nil {
 		x.proxy.log.DebugContext(ctx, "agent's card is served without gRPC", "agent", x.agent.Session.Name, "error", err)

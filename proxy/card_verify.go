@@ -71,7 +71,7 @@ func (x *exchange) rewriteCardResponse(resp *http.Response) error {
 		rewrite := func(body []byte, each func(binding, url string) (string, bool)) ([]byte, error) {
 			return x.binding.rewriteCard(x.request, body, each)
 		}
-		edited, err := rewrite(plain, x.interfaces(plain, fromOneUser, rewrite))
+		edited, err := rewrite(plain, x.interfaces(x.in.Context(), plain, fromOneUser, rewrite))
 		if err != nil {
 			return nil, fmt.Errorf("cannot be read: %w", err)
 		}

@@ -97,7 +97,7 @@ func (p *Proxy) card(ctx context.Context, w http.ResponseWriter, x *exchange) {
 		}
 	}
 	if err == nil {
-		err = p.serveCard(w, x, c)
+		err = p.serveCard(ctx, w, x, c)
 	}
 	if err == nil {
 		if !c.stale {
@@ -220,12 +220,12 @@ func (x *exchange) cardSource(c *sentCard) cardSource {
 }
 
 // serveCard writes a card as the agent sent it, or as the caller is to see it.
-func (p *Proxy) serveCard(w http.ResponseWriter, x *exchange, c *sentCard) error {
+func (p *Proxy) serveCard(ctx context.Context, w http.ResponseWriter, x *exchange, c *sentCard) error {
 	body := c.body
 	edit := holdsCard(c.status) && !x.agent.CardsAsSent
 	if edit {
 		var err error
-		if body, err = wire.RewriteCard(body, x.interfaces(body, x.cardSource(c), wire.RewriteCard)); err != nil {
+		if body, err = wire.RewriteCard(body, x.interfaces(ctx, body, x.cardSource(c), wire.RewriteCard)); err != nil {
 			return x.wrongCard(fmt.Errorf("cannot be read: %w", err))
 		}
 	}

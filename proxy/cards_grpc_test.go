@@ -3,6 +3,7 @@ package proxy_test
 import (
 	"bytes"
 	"io"
+	"maps"
 	"net/http"
 	"strings"
 	"testing"
@@ -194,9 +195,7 @@ func callGRPC(t *testing.T, url string, message []byte) answer {
 		t.Fatal(err)
 	}
 	a := answer{resp.StatusCode, resp.Header, resp.Trailer, ""}
-	for name, values := range resp.Trailer {
-		a.header[name] = values
-	}
+	maps.Copy(a.header, resp.Trailer)
 	if len(body) > 0 {
 		packed, sent, err := grpcframe.Split(body)
 		if err != nil || packed {
