@@ -84,7 +84,6 @@ func (x *exchange) grpcPlace(ctx context.Context, first string, from cardSource)
 		}
 		return x.agent.grpcTarget(first)
 	}
-	ctx := ctx
 	c, err := x.agent.grpcChannel(ctx, v, x.in.Header)
 	if err != nil {
 		x.proxy.log.DebugContext(ctx, "agent's card is served without gRPC", "agent", x.agent.Session.Name, "error", err)
