@@ -26,7 +26,7 @@ func (l *lab) extras(ctx context.Context, report *report) error {
 	for i := range programs {
 		agent := &programs[i]
 		var modes []mode // in the order of their first experiment
-		todo := map[mode][]experiment{}
+		planned := map[mode][]experiment{}
 		for j := range programs {
 			client := &programs[j]
 			if agent.agent == nil || client.client == nil || l.short && !inShort(client, agent) {
@@ -37,12 +37,12 @@ func (l *lab) extras(ctx context.Context, report *report) error {
 				modes = append(modes, m)
 			}
 			for _, version := range []string{v10, v03} {
-				todo[m] = append(todo[m], l.errorRuns(client, agent, version, m)...)
-				todo[m] = append(todo[m], l.fanOutRun(client, agent, version, m)...)
+				planned[m] = append(planned[m], l.errorRuns(client, agent, version, m)...)
+				planned[m] = append(planned[m], l.fanOutRun(client, agent, version, m)...)
 			}
 		}
 		for _, m := range modes {
-			if err := l.experiment(ctx, agent, m, todo[m], report); err != nil {
+			if err := l.experiment(ctx, agent, m, planned[m], report); err != nil {
 				return err
 			}
 		}
@@ -54,8 +54,8 @@ func (l *lab) extras(ctx context.Context, report *report) error {
 }
 
 // experiment runs the experiments with one agent.
-func (l *lab) experiment(ctx context.Context, agent *program, mode mode, todo []experiment, report *report) error {
-	if len(todo) == 0 || l.ready[agent.name] != nil {
+func (l *lab) experiment(ctx context.Context, agent *program, mode mode, planned []experiment, report *report) error {
+	if len(planned) == 0 || l.ready[agent.name] != nil {
 		return nil // the matrix has said why
 	}
 	w, err := l.open(ctx, agent, mode)
@@ -66,7 +66,7 @@ func (l *lab) experiment(ctx context.Context, agent *program, mode mode, todo []
 		report.extra = append(report.extra, row{name: agent.name, through: err.Error(), failed: true})
 		return nil
 	}
-	for _, do := range todo {
+	for _, do := range planned {
 		x, err := do(ctx, w)
 		if ctx.Err() != nil {
 			break

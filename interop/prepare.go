@@ -30,11 +30,11 @@ func (l *lab) prepare(ctx context.Context) error {
 	if err := errors.Join(os.MkdirAll(l.bin, 0o755), os.MkdirAll(l.venvs, 0o755)); err != nil {
 		return err
 	}
-	todo := map[string][]recipe{} // by tool: each has a cache of its own to mind
+	planned := map[string][]recipe{} // by tool: each has a cache of its own to mind
 	var wanted []*program
 	if l.sidecar == "" {
 		l.sidecar = filepath.Join(l.bin, "sidecar")
-		todo["go"] = []recipe{sidecarRecipe}
+		planned["go"] = []recipe{sidecarRecipe}
 	}
 	for i := range programs {
 		p := &programs[i]
@@ -43,15 +43,15 @@ func (l *lab) prepare(ctx context.Context) error {
 		}
 		wanted = append(wanted, p)
 		for _, r := range p.recipes {
-			if !slices.Contains(todo[r.tool], r) {
-				todo[r.tool] = append(todo[r.tool], r)
+			if !slices.Contains(planned[r.tool], r) {
+				planned[r.tool] = append(planned[r.tool], r)
 			}
 		}
 	}
 	var tools sync.WaitGroup
 	var mu sync.Mutex // guards done
 	done := map[recipe]error{}
-	for _, recipes := range todo {
+	for _, recipes := range planned {
 		tools.Go(func() {
 			for _, r := range recipes {
 				err := l.carryOut(ctx, r)
