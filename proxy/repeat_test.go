@@ -134,11 +134,11 @@ func TestTLSOfBothChannels(t *testing.T) {
 	w := newWorld(t, a)
 	client := w.dialGRPC(t)
 	for i := range 2 {
-		if _, err := client.SendMessage(t.Context(), proto10("g"+itoa(i))); err != nil {
-			t.Errorf("gRPC send %d = %v", i, err)
-		}
 		if got := w.post(t, send10("j"+itoa(i), "")); got.status != http.StatusOK || got.body != message10 {
 			t.Errorf("JSON-RPC send %d = %d %s", i, got.status, got.body)
+		}
+		if _, err := client.SendMessage(t.Context(), proto10("g"+itoa(i))); err != nil {
+			t.Errorf("gRPC send %d = %v", i, err)
 		}
 		base.CloseClientConnections() // the next call makes a connection
 	}
