@@ -141,6 +141,7 @@ func TestTLSOfBothChannels(t *testing.T) {
 			t.Errorf("gRPC send %d = %v", i, err)
 		}
 		base.CloseClientConnections() // the next call makes a connection
+		within(t, "only gRPC's connection is left", func() bool { return w.proxy.Connections("worker") == 1 })
 	}
 }
 
