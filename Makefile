@@ -15,7 +15,7 @@ PACKAGES ?= ./...
 ARGS     ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help run test check lint fuzz bench interop build redis fmt tidy-check fmt-check vet staticcheck
+.PHONY: help run test check lint fuzz bench chaos interop build redis valkey fmt tidy-check fmt-check vet staticcheck
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -34,8 +34,11 @@ lint: $(GOLANGCI_LINT) staticcheck ## golangci-lint and staticcheck
 fuzz: ## every fuzz target for FUZZTIME each (PACKAGES=./proxy narrows)
 	@scripts/fuzz.sh $(FUZZTIME) $(PACKAGES)
 
-bench: ## what the sidecar costs: latency and throughput
+bench: ## what the sidecar and its stores cost: latency, throughput, commands
 	go run ./bench $(ARGS)
+
+chaos: ## kill -9 of sidecars and Redis under load, then balanced books (10 minutes; ARGS=-short is CI's part)
+	go run ./chaos $(ARGS)
 
 interop: ## real SDKs, straight and through the sidecar (ARGS=-short is CI's part)
 	@scripts/interop.sh $(ARGS)
@@ -45,6 +48,9 @@ build: ## a static binary: bin/sidecar
 
 redis: ## install redis-server for the tests, if it is missing
 	@scripts/need.sh redis-server
+
+valkey: ## install valkey-server, which the tests then run over too
+	@scripts/need.sh valkey-server
 
 fmt: $(GOFUMPT) ## format the sources
 	$(GOFUMPT) -w .

@@ -4,10 +4,11 @@
 //	request ─▶ guard ─▶ route ─▶ endpoint ─▶ View ─▶ sessions.Reader
 //	           Host, Origin,     parameters  who may
 //	           token             in          see what
+//	                             and body ─────────▶ Keeper
 //	        ◀───────────────── JSON, or a problem (RFC 9457)
 //
 // It knows what package adminapi promises and how to ask a record for it. It
-// opens no listener and no store, and writes nothing.
+// opens no listener and no store, and decides nothing about sessions itself.
 package admin
 
 import (
@@ -25,6 +26,8 @@ import (
 type Options struct {
 	// Reader is the record.
 	Reader sessions.Reader
+	// Keeper changes the record. Nil: what asks for a change is refused.
+	Keeper Keeper
 	// Limits are the caps that hold now, shown with every tree. Nil: none are.
 	Limits func() adminapi.Limits
 	// Ready returns why the sidecar cannot do its work, nothing if it can.
@@ -67,6 +70,10 @@ func New(o Options) http.Handler {
 	mux.Handle("GET /api/v1/trees/{root}", s.json(s.tree))
 	mux.Handle("GET /api/v1/trees/{root}/events", s.json(s.events))
 	mux.Handle("GET /api/v1/sessions/{id}", s.json(s.session))
+	mux.Handle("POST /api/v1/sessions", s.json(s.spawn))
+	for _, verb := range verbs {
+		mux.Handle("POST /api/v1/sessions/{id}/"+string(verb), s.json(s.step(verb)))
+	}
 	mux.HandleFunc("GET /healthz", s.health)
 	mux.HandleFunc("GET /readyz", s.ready)
 	mux.HandleFunc("GET /{$}", s.index)
@@ -94,12 +101,20 @@ func (s *server) trees(ctx context.Context, r *request) (any, error) {
 
 func (s *server) tree(ctx context.Context, r *request) (any, error) {
 	root, nested := r.segment("root"), r.flag("nested")
+	q := adminapi.SessionsQuery{After: r.offset("after"), Limit: r.count("limit")}
+	if nested {
+		r.apart("nested", "after", "limit")
+	}
 	if err := r.fault(); err != nil {
 		return nil, err
 	}
-	tree, err := s.view.Tree(ctx, root)
-	if err != nil || !nested {
+	tree, err := s.view.TreePart(ctx, root, q)
+	switch {
+	case err != nil || !nested:
 		return tree, err
+	case tree.Next != 0:
+		return nil, adminapi.NewProblem(http.StatusBadRequest,
+			"tree %q has %d sessions, too many to nest: leave nested out, and page with after and limit", root, tree.Counts.Sessions)
 	}
 	return nest(tree), nil
 }
@@ -146,11 +161,13 @@ GET /api/v1/trees                  trees of sessions, newest first
 GET /api/v1/trees/{root}           one tree, with its sessions
 GET /api/v1/trees/{root}/events    its log; ?as= says who looks: a session, a branch, or all
 GET /api/v1/sessions/{id}          one session
+POST /api/v1/sessions              a session ahead of the first call to it
+POST /api/v1/sessions/{id}/{verb}  a step in its life: complete, fail, suspend, resume, cancel
 GET /healthz                       the process is up
 GET /readyz                        it does its work, or why not
 GET /metrics                       for Prometheus
 
-The same on a terminal: sidecar trees, sidecar tree latest, sidecar events latest
+The same on a terminal: sidecar trees, sidecar tree latest, sidecar events latest, sidecar spawn, …
 `
 
 func (s *server) index(w http.ResponseWriter, _ *http.Request) {

@@ -69,7 +69,7 @@ func apply(t *testing.T, store sessions.Store, op *sessions.Op) {
 }
 
 // grown is a store with one tree: coordinator with worker a (completed), worker
-// b (running) and reviewer c (failed). Its log has 9 events.
+// b (running) and reviewer c (failed). Its log has 11 events.
 func grown(t *testing.T) *sqlite.Store {
 	t.Helper()
 	store := openStore(t)
@@ -180,7 +180,7 @@ func TestTree(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("sessions (-want +got):\n%s", diff)
 	}
-	wantCounts := adminapi.Counts{Sessions: 4, Live: 1, Errors: 1, Depth: 1, Events: 9}
+	wantCounts := adminapi.Counts{Sessions: 4, Live: 1, Errors: 1, Depth: 1, Events: 11}
 	if flat.Root != "r" || flat.Counts != wantCounts || flat.Limits == nil || flat.Limits.MaxChildren != 8 {
 		t.Errorf("tree = %+v, want root r, counts %+v, maxChildren 8", flat, wantCounts)
 	}
@@ -193,6 +193,68 @@ func TestTree(t *testing.T) {
 	// Lists are lists, never null.
 	if body := read(t, get("/api/v1/trees/r"), 200, "application/json"); strings.Contains(string(body), `"runs":null`) {
 		t.Errorf("tree = %s, want [] for no runs", body)
+	}
+}
+
+// pages makes every session page as small as it says.
+type pages struct {
+	sessions.Reader
+	size int
+}
+
+func (p pages) Sessions(ctx context.Context, root string, q sessions.SessionQuery) (sessions.SessionPage, error) {
+	if q.Limit == 0 || q.Limit > p.size {
+		q.Limit = p.size
+	}
+	return p.Reader.Sessions(ctx, root, q)
+}
+
+// A tree of more than a page is read page by page; each tells the counts of the
+// whole.
+func TestTreeInPages(t *testing.T) {
+	t.Parallel()
+	store := grown(t)
+	get := serve(admin.Options{Reader: store})
+	want := adminapi.Counts{Sessions: 4, Live: 1, Errors: 1, Depth: 1, Events: 11}
+	for _, tt := range []struct {
+		query string
+		want  []string
+		next  int
+	}{
+		{"", []string{"r/main", "r/a", "r/b", "r/c"}, 0},
+		{"?limit=4", []string{"r/main", "r/a", "r/b", "r/c"}, 0},
+		{"?limit=3", []string{"r/main", "r/a", "r/b"}, 3},
+		{"?after=1&limit=2", []string{"r/a", "r/b"}, 3},
+		{"?after=3", []string{"r/c"}, 0},
+		{"?after=4", nil, 0},
+		{"?after=9223372036854775807", nil, 0},
+	} {
+		view := readJSON[adminapi.TreeView](t, get("/api/v1/trees/r"+tt.query))
+		var got []string
+		for _, s := range view.Sessions {
+			got = append(got, s.ID)
+		}
+		if diff := cmp.Diff(tt.want, got); diff != "" || view.Next != tt.next || view.Counts != want {
+			t.Errorf("tree%s = next %d, counts %+v, want next %d, counts %+v; sessions (-want +got):\n%s", tt.query, view.Next, view.Counts, tt.next, want, diff)
+		}
+	}
+
+	small := admin.Options{Reader: pages{store, 3}}
+	if p := problem(t, serve(small)("/api/v1/trees/r?nested=true"), http.StatusBadRequest); !strings.Contains(p.Detail, "page with after and limit") {
+		t.Errorf("nesting more than a page: %q, want to be told to page", p.Detail)
+	}
+	// By whatever pages they come, all sessions are found.
+	srv := httptest.NewServer(admin.New(small))
+	t.Cleanup(srv.Close)
+	client, err := adminapi.New(srv.URL, "", srv.Client())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if tree, err := client.Tree(t.Context(), "r"); err != nil || len(tree.Sessions) != 4 || tree.Next != 0 || tree.Sessions[3].ID != "r/c" {
+		t.Errorf("Tree() = %+v, %v, want all 4 sessions", tree, err)
+	}
+	if page, err := client.Events(t.Context(), "r", adminapi.EventsQuery{As: "coordinator.reviewer@3"}); err != nil || len(page.Events) == 0 {
+		t.Errorf("events as a branch on the second page = %+v, %v, want some", page, err)
 	}
 }
 
@@ -231,28 +293,28 @@ func seqs(t *testing.T, resp *httptest.ResponseRecorder) (list []uint64, next ui
 func TestEvents(t *testing.T) {
 	t.Parallel()
 	// 1 spawned main, 2 spawned a, 3 sent a, 4 spawned b, 5 sent b, 6 spawned
-	// c, 7 sent c, 8 a completed, 9 c failed
+	// c, 7 sent c, 8 a completed, 9 main told so, 10 c failed, 11 main told so
 	get := serve(admin.Options{Reader: grown(t)})
 	tests := []struct {
 		query string
 		want  []uint64
 		next  uint64
 	}{
-		{"as=all", []uint64{1, 2, 3, 4, 5, 6, 7, 8, 9}, 9},
-		{"as=all&after=7", []uint64{8, 9}, 9},
-		{"as=all&after=9", nil, 9},
+		{"as=all", []uint64{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11}, 11},
+		{"as=all&after=8", []uint64{9, 10, 11}, 11},
+		{"as=all&after=11", nil, 11},
 		{"as=all&after=0&limit=2", []uint64{1, 2}, 2},
-		{"as=all&lastN=2", []uint64{8, 9}, 9},
-		{"as=all&lastN=1&type=session.completed", []uint64{8}, 9},
-		{"as=all&type=message.sent", []uint64{3, 5, 7}, 9},
-		{"as=all&type=session.failed&type=session.completed,session.expired", []uint64{8, 9}, 9},
-		{"as=all&session=r%2Fb", []uint64{4, 5}, 9},
-		{"as=all&session=coordinator.worker@2", []uint64{4, 5}, 9},
-		{"as=r%2Fb", []uint64{1, 4, 5}, 9},
-		{"as=coordinator.worker@1", []uint64{1, 2, 3, 8}, 9},
-		{"as=coordinator", []uint64{1}, 9},
-		{"as=r%2Fa&session=r%2Fb", nil, 9},
-		{"as=r%2Fa&acrossTurns=filtered", []uint64{1, 2, 3, 8}, 9},
+		{"as=all&lastN=2", []uint64{10, 11}, 11},
+		{"as=all&lastN=1&type=session.completed", []uint64{8}, 11},
+		{"as=all&type=message.sent", []uint64{3, 5, 7}, 11},
+		{"as=all&type=session.failed&type=session.completed,session.expired", []uint64{8, 10}, 11},
+		{"as=all&session=r%2Fb", []uint64{4, 5}, 11},
+		{"as=all&session=coordinator.worker@2", []uint64{4, 5}, 11},
+		{"as=r%2Fb", []uint64{1, 4, 5, 9, 11}, 11},
+		{"as=coordinator.worker@1", []uint64{1, 2, 3, 8, 9, 11}, 11},
+		{"as=coordinator", []uint64{1, 9, 11}, 11},
+		{"as=r%2Fa&session=r%2Fb", nil, 11},
+		{"as=r%2Fa&acrossTurns=filtered", []uint64{1, 2, 3, 8, 9, 11}, 11},
 	}
 	for _, tt := range tests {
 		t.Run(tt.query, func(t *testing.T) {
@@ -263,7 +325,7 @@ func TestEvents(t *testing.T) {
 			}
 		})
 	}
-	if got := string(read(t, get("/api/v1/trees/r/events?as=all&after=9"), 200, "application/json")); got != `{"events":[],"next":9}`+"\n" {
+	if got := string(read(t, get("/api/v1/trees/r/events?as=all&after=11"), 200, "application/json")); got != `{"events":[],"next":11}`+"\n" {
 		t.Errorf("no events = %s, want an empty list", got)
 	}
 }
@@ -317,7 +379,12 @@ func TestBadRequests(t *testing.T) {
 		{"/api/v1/trees?q=%zz", 400, "malformed"},
 		{"/api/v1/trees?q=a;b", 400, "malformed"},
 		{"/api/v1/trees/r?nested=yes", 400, `nested "yes" is not true or false`},
-		{"/api/v1/trees/r?limit=1", 400, `unknown query parameter "limit"`},
+		{"/api/v1/trees/r?limit=0", 400, `limit "0" is not a whole number from 1 to 1000`},
+		{"/api/v1/trees/r?limit=1001", 400, `limit "1001" is not`},
+		{"/api/v1/trees/r?after=-1", 400, `after "-1" is not a whole number from 0`},
+		{"/api/v1/trees/r?cursor=1", 400, `unknown query parameter "cursor"`},
+		{"/api/v1/trees/r?nested=true&after=1", 400, "nested cannot stand together with after or limit"},
+		{"/api/v1/trees/r?nested=true&limit=1", 400, "nested cannot stand together with after or limit"},
 		{"/api/v1/trees/none", 404, `"none"`},
 		{"/api/v1/trees/r/events", 400, "as is missing"},
 		{"/api/v1/trees/r/events?as=", 400, "as is missing"},
@@ -337,7 +404,9 @@ func TestBadRequests(t *testing.T) {
 		{"/api/v1/trees/r/events?as=all&acrossTurns=some", 400, `acrossTurns "some" is not one of`},
 		{"/api/v1/sessions/none", 404, `"none"`},
 		{"/api/v1/sessions/r%2Fa?x=1", 400, `"x"`},
-		{"/api/v1/sessions", 404, "nothing at this path"},
+		{"/api/v1/sessions", 405, "GET does not go with this path"},
+		{"/api/v1/sessions/r%2Fa/complete", 405, "GET does not go with this path"},
+		{"/api/v1/sessions/r%2Fa/nonsense", 404, "nothing at this path"},
 		{"/api/v1/trees/", 404, "nothing at this path"},
 		{"/api/v1//trees/a%2Fb", 404, "nothing at this path"},
 		{"/api/v2/trees", 404, "nothing at this path"},
@@ -386,8 +455,12 @@ func (b broken) Trees(context.Context, sessions.TreeQuery) (sessions.TreePage, e
 	return sessions.TreePage{}, b.err
 }
 func (b broken) Tree(context.Context, string) (lineage.Tree, error) { return lineage.Tree{}, b.err }
-func (b broken) Sessions(context.Context, string) ([]lineage.Session, error) {
-	return nil, b.err
+func (b broken) Sessions(context.Context, string, sessions.SessionQuery) (sessions.SessionPage, error) {
+	return sessions.SessionPage{}, b.err
+}
+
+func (b broken) SessionOf(context.Context, string, sessions.BindingKey) (lineage.Session, error) {
+	return lineage.Session{}, b.err
 }
 
 func (b broken) Session(context.Context, string) (lineage.Session, error) {

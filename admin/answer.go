@@ -15,18 +15,24 @@ import (
 )
 
 // endpoint answers a request with something that becomes JSON, or an error
-// that becomes a problem.
+// that becomes a problem. What it returns as [created] answers with 201.
 type endpoint func(ctx context.Context, r *request) (any, error)
 
 // json is the handler of an endpoint.
 func (s *server) json(e endpoint) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		r.Body = http.MaxBytesReader(w, r.Body, maxBody)
 		body, err := e(r.Context(), newRequest(r))
 		if err != nil {
 			s.fail(w, r, err)
 			return
 		}
-		s.write(w, r, http.StatusOK, "application/json", body)
+		status := http.StatusOK
+		if c, ok := body.(created); ok {
+			w.Header().Set("Location", c.location)
+			status, body = http.StatusCreated, c.body
+		}
+		s.write(w, r, status, "application/json", body)
 	})
 }
 
@@ -75,18 +81,26 @@ func (o *outcome) Write(b []byte) (int, error) { return len(b), nil }
 // to the log, the peer gets what concerns it.
 func (s *server) fail(w http.ResponseWriter, r *http.Request, err error) {
 	problem, ok := errors.AsType[*adminapi.Problem](err)
+	if !ok {
+		problem = refused(err)
+	}
 	switch {
-	case ok:
+	case problem != nil:
 	case errors.Is(err, context.Canceled) && r.Context().Err() != nil:
 		return // the caller left
 	case errors.Is(err, sessions.ErrUnavailable):
 		s.opts.Logger.WarnContext(r.Context(), "admin request failed", "path", r.URL.Path, "error", err)
 		problem = adminapi.NewProblem(http.StatusServiceUnavailable, "the record of sessions cannot be reached; retry later")
 		problem.Reason = string(lineage.StoreUnavailable)
-		w.Header().Set("Retry-After", "5")
 	default:
 		s.opts.Logger.ErrorContext(r.Context(), "admin request failed", "path", r.URL.Path, "error", err)
 		problem = adminapi.NewProblem(http.StatusInternalServerError, "the sidecar failed to answer; its log says why")
+	}
+	switch problem.Status {
+	case http.StatusTooManyRequests:
+		w.Header().Set("Retry-After", "1") // a place comes free when a session ends
+	case http.StatusServiceUnavailable:
+		w.Header().Set("Retry-After", "5")
 	}
 	s.write(w, r, problem.Status, "application/problem+json", problem)
 }

@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"math"
 	"net/http"
 	"net/url"
 	"slices"
@@ -67,6 +68,10 @@ func (r *request) number(name string) uint64 {
 	}
 	return n
 }
+
+// offset is number for places in a list: none is so long that more than this
+// could be left out of it.
+func (r *request) offset(name string) int { return int(min(r.number(name), math.MaxInt32)) }
 
 // count returns a whole number from 1, 0 if it is not given. How large it may
 // be is for the view to say.

@@ -53,33 +53,55 @@ func (v *View) Trees(ctx context.Context, q adminapi.TreesQuery) (adminapi.TreeP
 	return adminapi.TreePage{Trees: trees, Next: page.Next}, nil
 }
 
-// Tree returns the tree with the root context id root, its sessions flat.
-func (v *View) Tree(ctx context.Context, root string) (adminapi.TreeView, error) {
+// TreePart returns the tree with the root context id root and a page of its
+// sessions, flat.
+func (v *View) TreePart(ctx context.Context, root string, q adminapi.SessionsQuery) (adminapi.TreeView, error) {
+	if err := atMost("limit", q.Limit); err != nil {
+		return adminapi.TreeView{}, err
+	}
 	tree, err := v.reader.Tree(ctx, root)
 	if err != nil {
 		return adminapi.TreeView{}, readingTree(root, err)
 	}
-	all, err := v.reader.Sessions(ctx, root)
+	page, err := v.reader.Sessions(ctx, root, sessions.SessionQuery{After: q.After, Limit: q.Limit})
 	if err != nil {
 		return adminapi.TreeView{}, readingTree(root, err)
 	}
-	// The sessions are one look at the tree, the summary another: only what
-	// the sessions do not tell is taken from it.
-	counts := adminapi.Counts{Sessions: len(all), Errors: tree.Errors}
+	for i := range page.Sessions {
+		tidy(&page.Sessions[i])
+	}
+	view := adminapi.TreeView{Root: root, Sessions: adminapi.Flat(page.Sessions), Next: page.Next}
+	if q.After == 0 && page.Next == 0 {
+		view.Counts = count(page.Sessions, tree.Errors)
+	} else {
+		// The last event, whoever may see it: its number is how many there are.
+		last, err := v.reader.Events(ctx, root, sessions.EventQuery{All: true, LastN: 1})
+		if err != nil {
+			return adminapi.TreeView{}, readingTree(root, err)
+		}
+		view.Counts = adminapi.Counts{
+			Sessions: tree.Sessions, Live: tree.Live, Errors: tree.Errors, Depth: tree.Depth, Events: last.Next,
+		}
+	}
+	if v.limits != nil {
+		view.Limits = new(v.limits())
+	}
+	return view, nil
+}
+
+// count counts the sessions of a whole tree. These are one look at the tree,
+// its summary another: where all sessions are shown, the counts must be theirs.
+func count(all []lineage.Session, errs int) adminapi.Counts {
+	counts := adminapi.Counts{Sessions: len(all), Errors: errs}
 	for i := range all {
 		s := &all[i]
-		tidy(s)
 		if s.Kind != lineage.Main && s.Live() {
 			counts.Live++
 		}
 		counts.Depth = max(counts.Depth, s.Depth)
 		counts.Events = max(counts.Events, s.Version) // every event is some session's, and numbers are dense
 	}
-	view := adminapi.TreeView{Root: root, Sessions: adminapi.Flat(all), Counts: counts}
-	if v.limits != nil {
-		view.Limits = new(v.limits())
-	}
-	return view, nil
+	return counts
 }
 
 // nest returns view with every session inside its parent.
@@ -158,13 +180,19 @@ func (v *View) find(ctx context.Context, root, name string) (lineage.Session, er
 	if err != nil && !errors.Is(err, sessions.ErrNotFound) {
 		return lineage.Session{}, fmt.Errorf("reading session %q: %w", name, err)
 	}
-	all, err := v.reader.Sessions(ctx, root)
-	if err != nil {
-		return lineage.Session{}, readingTree(root, err)
-	}
-	for i := range all {
-		if all[i].Branch == name {
-			return all[i], nil
+	var q sessions.SessionQuery
+	for {
+		page, err := v.reader.Sessions(ctx, root, q)
+		if err != nil {
+			return lineage.Session{}, readingTree(root, err)
+		}
+		for i := range page.Sessions {
+			if page.Sessions[i].Branch == name {
+				return page.Sessions[i], nil
+			}
+		}
+		if q.After = page.Next; q.After == 0 {
+			break
 		}
 	}
 	return lineage.Session{}, adminapi.NewProblem(http.StatusNotFound, "tree %q has no session with the id or branch %q", root, name)
@@ -174,13 +202,17 @@ func (v *View) find(ctx context.Context, root, name string) (lineage.Session, er
 func (v *View) Session(ctx context.Context, id string) (lineage.Session, error) {
 	s, err := v.reader.Session(ctx, id)
 	if errors.Is(err, sessions.ErrNotFound) {
-		return lineage.Session{}, adminapi.NewProblem(http.StatusNotFound, "there is no session with the id %q", id)
+		return lineage.Session{}, noSession(id)
 	}
 	if err != nil {
 		return lineage.Session{}, fmt.Errorf("reading session %q: %w", id, err)
 	}
 	tidy(&s)
 	return s, nil
+}
+
+func noSession(id string) error {
+	return adminapi.NewProblem(http.StatusNotFound, "there is no session with the id %q", id)
 }
 
 func readingTree(root string, err error) error {

@@ -1,8 +1,8 @@
 // Package adminapi is the admin API as its two ends share it: the JSON that
 // goes over the wire, and a client for it.
 //
-//	sidecar tree … ──▶ Client ──HTTP──▶ admin ──▶ the record
-//	               ◀── TreeView, EventPage, … or *Problem
+//	sidecar tree, spawn … ──▶ Client ──HTTP──▶ admin ──▶ the record
+//	                      ◀── TreeView, EventPage, Session … or *Problem
 //
 // Sessions, events and trees are those of package lineage, whose JSON is the
 // API's; this package adds the envelopes around them. It knows no store and
@@ -10,6 +10,7 @@
 package adminapi
 
 import (
+	"context"
 	"time"
 
 	"github.com/a2a-sidecar/a2a-sidecar/lineage"
@@ -40,18 +41,51 @@ type TreePage struct {
 	Next  string         `json:"next,omitempty"` // cursor of the next page; empty on the last one
 }
 
-// TreeView is one tree with all its sessions.
+// SessionsQuery selects sessions of a tree. The zero value selects the first
+// MaxPage.
+type SessionsQuery struct {
+	After int // leaves out so many from the first on; TreeView.Next of the page before
+	Limit int // 1 to MaxPage; 0: MaxPage
+}
+
+// TreeView is one tree with its sessions, or a page of them.
 type TreeView struct {
 	Root     string    `json:"root"`
 	Sessions []Session `json:"sessions"`         // in spawn order; nested: the root alone, the others inside
+	Next     int       `json:"next,omitempty"`   // After of the next page; 0 on the last one
 	Limits   *Limits   `json:"limits,omitempty"` // the caps that hold now; nil: the one who answers knows none
-	Counts   Counts    `json:"counts"`
+	Counts   Counts    `json:"counts"`           // of the whole tree
+}
+
+// ReadTree reads the tree root, a page after the other, until it has limit
+// sessions, or all of them if that is 0. Next of what it returns is 0 if these
+// are all. A tree that lives on while it is read is in no single state then.
+func ReadTree(
+	ctx context.Context, part func(context.Context, string, SessionsQuery) (TreeView, error), root string, limit int,
+) (TreeView, error) {
+	var tree TreeView
+	q := SessionsQuery{}
+	for {
+		if limit > 0 {
+			q.Limit = min(limit-len(tree.Sessions), MaxPage)
+		}
+		page, err := part(ctx, root, q)
+		if err != nil {
+			return TreeView{}, err
+		}
+		page.Sessions = append(tree.Sessions, page.Sessions...)
+		tree = page
+		if tree.Next == 0 || limit > 0 && len(tree.Sessions) >= limit {
+			return tree, nil
+		}
+		q.After = tree.Next
+	}
 }
 
 // Counts are the sizes of a tree.
 type Counts struct {
 	Sessions int    `json:"sessions"` // all ever made, the root included
-	Live     int    `json:"live"`     // sessions with an open run, or suspended; the root never counts
+	Live     int    `json:"live"`     // sessions in which something runs or waits, or that are reserved; the root never counts
 	Errors   int    `json:"errors"`   // sessions and runs that failed
 	Depth    int    `json:"depth"`    // deepest session
 	Events   uint64 `json:"events"`   // length of the log

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"mime"
 	"net/http"
 	"net/url"
@@ -68,9 +69,18 @@ func (c *Client) Trees(ctx context.Context, q TreesQuery) (TreePage, error) {
 	return get[TreePage](ctx, c, v, "trees")
 }
 
-// Tree returns the tree with the root context id root, its sessions flat.
+// Tree returns the tree with the root context id root and all its sessions,
+// flat. It reads them page by page; see [ReadTree].
 func (c *Client) Tree(ctx context.Context, root string) (TreeView, error) {
-	return get[TreeView](ctx, c, nil, "trees", root)
+	return ReadTree(ctx, c.TreePart, root, 0)
+}
+
+// TreePart returns a page of the sessions of the tree root, flat.
+func (c *Client) TreePart(ctx context.Context, root string, q SessionsQuery) (TreeView, error) {
+	v := url.Values{}
+	setNumber(v, "after", q.After)
+	setNumber(v, "limit", q.Limit)
+	return get[TreeView](ctx, c, v, "trees", root)
 }
 
 // Events returns a page of the log of the tree root.
@@ -107,12 +117,33 @@ func setNumber[N int | uint64](v url.Values, name string, n N) {
 
 // get asks for the resource at path, whose segments may hold any character.
 func get[T any](ctx context.Context, c *Client, query url.Values, path ...string) (T, error) {
-	var answer T
-	u := c.address(query, path)
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), nil)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, c.address(query, path).String(), nil)
 	if err != nil {
-		return answer, fmt.Errorf("asking the admin API: %w", err)
+		var none T
+		return none, fmt.Errorf("asking the admin API: %w", err)
 	}
+	answer, _, err := do[T](c, req)
+	return answer, err
+}
+
+// post sends body, as JSON, to the resource at path, and returns the status
+// beside the answer: there is more than one for success.
+func post[T any](ctx context.Context, c *Client, header http.Header, body any, path ...string) (answer T, status int, err error) {
+	b, err := json.Marshal(body)
+	if err != nil {
+		return answer, 0, fmt.Errorf("encoding a request: %w", err)
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, c.address(nil, path).String(), bytes.NewReader(b))
+	if err != nil {
+		return answer, 0, fmt.Errorf("asking the admin API: %w", err)
+	}
+	maps.Copy(req.Header, header)
+	req.Header.Set("Content-Type", "application/json")
+	return do[T](c, req)
+}
+
+// do sends a request and reads the answer.
+func do[T any](c *Client, req *http.Request) (answer T, status int, err error) {
 	req.Header.Set("Accept", "application/json, application/problem+json")
 	if c.token != "" {
 		req.Header.Set("Authorization", "Bearer "+c.token)
@@ -122,24 +153,24 @@ func get[T any](ctx context.Context, c *Client, query url.Values, path ...string
 		if inner, ok := errors.AsType[*url.Error](err); ok {
 			err = inner.Err // without the whole URL, which the asker knows
 		}
-		return answer, fmt.Errorf("asking the admin API at %s: %w", c.base, err)
+		return answer, 0, fmt.Errorf("asking the admin API at %s: %w", c.base, err)
 	}
 	defer func() { _ = resp.Body.Close() }() // nothing was written; what was read has been judged
-	if resp.StatusCode != http.StatusOK {
-		return answer, problem(resp)
+	if resp.StatusCode != http.StatusOK && resp.StatusCode != http.StatusCreated {
+		return answer, resp.StatusCode, problem(resp)
 	}
 	if !isJSON(resp.Header, "application/json") {
-		return answer, fmt.Errorf("reading the answer of %s: not JSON: it is not an admin API", c.base)
+		return answer, resp.StatusCode, fmt.Errorf("reading the answer of %s: not JSON: it is not an admin API", c.base)
 	}
 	body := &io.LimitedReader{R: resp.Body, N: maxAnswer + 1}
 	err = json.NewDecoder(body).Decode(&answer)
 	switch {
 	case body.N <= 0:
-		return answer, fmt.Errorf("reading the answer of the admin API: longer than %d bytes", maxAnswer)
+		return answer, resp.StatusCode, fmt.Errorf("reading the answer of the admin API: longer than %d bytes", maxAnswer)
 	case err != nil:
-		return answer, fmt.Errorf("reading the answer of the admin API: %w", err)
+		return answer, resp.StatusCode, fmt.Errorf("reading the answer of the admin API: %w", err)
 	}
-	return answer, nil
+	return answer, resp.StatusCode, nil
 }
 
 // address spells segments so that they arrive as they are: a slash in a root

@@ -14,7 +14,21 @@ type Problem struct {
 	Status int    `json:"status"` //
 	Detail string `json:"detail,omitempty"`
 	Reason string `json:"reason,omitempty"` // a name to branch on, such as STORE_UNAVAILABLE
+
+	// Of a refusal by a cap.
+	Limit  string `json:"limit,omitempty"`  // key of the cap in the configuration
+	Value  int    `json:"value,omitempty"`  // what it is set to
+	Count  int    `json:"count,omitempty"`  // what was counted against it
+	Parent string `json:"parent,omitempty"` // branch label of the session whose cap it is; also of other refusals
 }
+
+// Reasons of problems that are no refusal of a call; those are lineage's.
+const (
+	ReasonConflict     = "Conflict"             // the session's state or kind forbids it
+	ReasonUnknownAgent = "UNKNOWN_AGENT"        // no agent of this name is configured
+	ReasonAgentNames   = "AGENT_NAMES_CONTEXTS" // the agent makes its own context ids: none can be handed out
+	ReasonReadOnly     = "READ_ONLY"            // this admin API only shows the record
+)
 
 // NewProblem returns a problem whose detail is formatted as by [fmt.Sprintf].
 func NewProblem(status int, format string, args ...any) *Problem {

@@ -8,7 +8,8 @@
 // Every box is a process of its own, on loopback and on the same cores, and
 // ends with this one. The sidecars are built from this checkout and run with
 // everything on: isolation, lineage, caps that are checked but never reached,
-// and the record of texts.
+// and the record of texts. Then the stores are measured by themselves, without a
+// proxy, in this process: see stores.
 //
 // Numbers of one machine say nothing about another, and those of one minute
 // little about the next. So the targets take turns within each round, in an
@@ -28,6 +29,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -35,6 +37,7 @@ import (
 
 // options is what the flags say.
 type options struct {
+	short    bool
 	rounds   int
 	duration time.Duration // of one measurement
 	conns    int           // at saturation
@@ -73,7 +76,7 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	if opts.streams > 0 {
 		return measureStreams(ctx, opts, stdout, stderr)
 	}
-	result, err := measure(ctx, opts, stderr)
+	result, err := measureAll(ctx, opts, stderr)
 	if err != nil {
 		return err
 	}
@@ -91,19 +94,36 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	return nil
 }
 
+// measureAll measures what -only asks for.
+func measureAll(ctx context.Context, o options, stderr io.Writer) (*result, error) {
+	res := &result{Machine: machine(&world{})}
+	if o.ofProxies() {
+		var err error
+		if res, err = measure(ctx, o, stderr); err != nil {
+			return nil, err
+		}
+	}
+	if o.ofStores() {
+		var err error
+		if res.Stores, err = measureStores(ctx, o, func(format string, args ...any) { say(stderr, format, args...) }); err != nil {
+			return nil, err
+		}
+	}
+	return res, nil
+}
+
 func parse(args []string, stderr io.Writer) (options, error) {
 	var o options
 	var only, output string
-	var short bool
 	f := flag.NewFlagSet("bench", flag.ContinueOnError)
 	f.SetOutput(stderr)
-	f.BoolVar(&short, "short", false, "less of everything: half a minute instead of three")
+	f.BoolVar(&o.short, "short", false, "less of everything: a minute instead of four")
 	f.IntVar(&o.rounds, "rounds", 9, "rounds; 3 if short")
 	f.DurationVar(&o.duration, "duration", 1500*time.Millisecond, "length of one measurement; 600ms if short")
 	f.IntVar(&o.conns, "c", 16, "connections that call without pause, for throughput")
 	f.IntVar(&o.rate, "rate", 500, "calls per second at which latency is measured")
 	f.IntVar(&o.tree, "tree", 11, "calls that share a root context: the fan-out of one conversation")
-	f.StringVar(&only, "only", "", "measure only these beside direct and bare: sqlite,redis; bare for none")
+	f.StringVar(&only, "only", "", "measure only some of these: "+strings.Join(names, ",")+"; direct and bare always come with sqlite and redis")
 	f.IntVar(&o.streams, "streams", 0, "instead of all else, hold `N` streams open through each proxy, and tell what it holds in memory")
 	f.StringVar(&output, "o", "text", "output: text or json")
 	f.StringVar(&o.profiles, "cpuprofile", "", "after the rounds, profile each sidecar at saturation into `DIR`")
@@ -115,10 +135,10 @@ func parse(args []string, stderr io.Writer) (options, error) {
 	}
 	set := map[string]bool{}
 	f.Visit(func(f *flag.Flag) { set[f.Name] = true })
-	if short && !set["rounds"] {
+	if o.short && !set["rounds"] {
 		o.rounds = 3
 	}
-	if short && !set["duration"] {
+	if o.short && !set["duration"] {
 		o.duration = 600 * time.Millisecond
 	}
 	o.json = output == "json"
@@ -127,11 +147,14 @@ func parse(args []string, stderr io.Writer) (options, error) {
 		o.only[name] = true
 	}
 	if only == "" {
-		o.only = map[string]bool{nameSQLite: true, nameRedis: true}
+		o.only = map[string]bool{}
+		for _, name := range names {
+			o.only[name] = true
+		}
 	}
 	for name := range o.only {
-		if name != nameSQLite && name != nameRedis && name != nameBare {
-			return o, refuse(stderr, "-only knows sqlite, redis and bare, not %q", name)
+		if !slices.Contains(names, name) {
+			return o, refuse(stderr, "-only knows %s, not %q", strings.Join(names, ", "), name)
 		}
 	}
 	switch {

@@ -22,6 +22,7 @@ type result struct {
 	Machine  string   `json:"machine"`
 	Settings string   `json:"settings"`
 	Rows     []row    `json:"targets"`
+	Stores   *stores  `json:"stores,omitempty"` // nil: not measured
 	Notes    []string `json:"notes,omitempty"`
 	Broken   []string `json:"broken,omitempty"` // why the numbers are not to be trusted
 	Rate     int      `json:"rate"`             // at which latency was measured
@@ -146,14 +147,12 @@ func (r *result) writeJSON(w io.Writer) error {
 
 func (r *result) writeTable(w io.Writer) error {
 	var out bytes.Buffer
-	fmt.Fprintf(&out, "%s\n%s\n\n", r.Machine, r.Settings)
-	r.writeRows(&out)
-	fmt.Fprintf(&out, "\nmedians over the rounds (least…most); latency at %d/s counts from when a call was due; a + is the store's server\n", r.Rate)
-	for _, row := range r.Rows {
-		if row.sidecar {
-			fmt.Fprintf(&out, "%s: %s of the bare proxy's throughput (aim ≥ %.2f), %s ms added p99 (aim ≤ %g ms), first event in %s of its time\n",
-				row.title, row.ToBare.text("%.2f"), aimThroughput, row.P99Added.Bare.text("%.2f"), aimAddedP99, row.FirstBy.text("%.2f"))
-		}
+	fmt.Fprintln(&out, r.Machine)
+	if len(r.Rows) > 0 {
+		r.writeTargets(&out)
+	}
+	if r.Stores != nil {
+		r.Stores.write(&out)
 	}
 	for _, n := range r.Notes {
 		fmt.Fprintln(&out, n)
@@ -163,6 +162,19 @@ func (r *result) writeTable(w io.Writer) error {
 	}
 	_, err := w.Write(out.Bytes())
 	return err
+}
+
+// writeTargets writes what was measured through the proxies.
+func (r *result) writeTargets(out *bytes.Buffer) {
+	fmt.Fprintf(out, "%s\n\n", r.Settings)
+	r.writeRows(out)
+	fmt.Fprintf(out, "\nmedians over the rounds (least…most); latency at %d/s counts from when a call was due; a + is the store's server\n", r.Rate)
+	for _, row := range r.Rows {
+		if row.sidecar {
+			fmt.Fprintf(out, "%s: %s of the bare proxy's throughput (aim ≥ %.2f), %s ms added p99 (aim ≤ %g ms), first event in %s of its time\n",
+				row.title, row.ToBare.text("%.2f"), aimThroughput, row.P99Added.Bare.text("%.2f"), aimAddedP99, row.FirstBy.text("%.2f"))
+		}
+	}
 }
 
 func (r *result) writeRows(out *bytes.Buffer) {

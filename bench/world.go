@@ -18,6 +18,16 @@ const (
 	nameRedis  = "redis"
 )
 
+// The names of what is measured of the stores alone.
+const (
+	nameAdmission = "admission"
+	nameCost      = "cost"
+	nameRecord    = "record"
+)
+
+// names are those that -only knows.
+var names = []string{nameSQLite, nameRedis, nameBare, nameAdmission, nameCost, nameRecord}
+
 // target is where the generator's calls go.
 type target struct {
 	name, title string
@@ -85,7 +95,7 @@ func newWorld(ctx context.Context, o options) (w *world, err error) {
 		w.notes = append(w.notes, "redis is left out: "+why)
 		return w, nil
 	}
-	if w.redis, err = startRedis(); err != nil {
+	if w.redis, err = startRedis(); err != nil { //nolint:contextcheck // it bounds itself
 		return w, err
 	}
 	w.stops = append(w.stops, func() error { w.redis.Close(); return nil })

@@ -26,6 +26,7 @@ type Agent struct {
 	Join            Join           `yaml:"join"`            // default explicit
 	Busy            Busy           `yaml:"busy"`            // default allow
 	OnParentEnd     OnParentEnd    `yaml:"onParentEnd"`     // default cancel
+	Reconcile       time.Duration  `yaml:"reconcile"`       // how often to ask how a task stands that no call holds; 0, the default: never
 	Refuse          Refuse         `yaml:"refuse"`          // default error
 	Push            PushMode       `yaml:"push"`            // default pass
 	Limits          AgentLimits    `yaml:"limits"`

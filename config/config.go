@@ -86,8 +86,9 @@ type Push struct {
 	URL    string `yaml:"url"`    // base URL under which agents reach it; default "", http:// and the bound address
 }
 
-// Limits are the caps on one tree. Zero switches a cap off, except MaxDepth,
-// which is always on.
+// Limits are the caps on one tree, and the time that what exceeds its own is
+// given. Zero switches a cap off, except MaxDepth, which is always on. Grace is
+// the same for every agent: a tree ends as one.
 type Limits struct {
 	MaxDepth     int           `yaml:"maxDepth"`     // depth of a new session, 1 to 4; default 4
 	MaxChildren  int           `yaml:"maxChildren"`  // live child sessions of one parent; default 8
@@ -95,6 +96,7 @@ type Limits struct {
 	MaxSessions  int           `yaml:"maxSessions"`  // sessions made in one tree during one turn, or an hour; default 1000
 	MaxVisits    int           `yaml:"maxVisits"`    // times one agent stands on the path from the root; default 2
 	QueueTimeout time.Duration `yaml:"queueTimeout"` // how long a run waits for a place; 0 never waits; default 5m
+	Grace        time.Duration `yaml:"grace"`        // how long a session that is to end may work on; 0 ends it at once; default 30s
 }
 
 // Branches says what a branch may read beyond its own path.
@@ -148,6 +150,7 @@ func Default() Config {
 			MaxSessions:  1000,
 			MaxVisits:    2,
 			QueueTimeout: 5 * time.Minute,
+			Grace:        30 * time.Second,
 		},
 		Store:       NewStoreURL("sqlite:sidecar.db"),
 		Retain:      7 * 24 * time.Hour,

@@ -94,7 +94,7 @@ func TestLimitsFor(t *testing.T) {
 		MaxVisits:    new(5),
 		QueueTimeout: new(time.Duration(0)),
 	}
-	want := config.Limits{MaxDepth: 1, MaxFanOut: 3, MaxSessions: 4, MaxVisits: 5}
+	want := config.Limits{MaxDepth: 1, MaxFanOut: 3, MaxSessions: 4, MaxVisits: 5, Grace: c.Limits.Grace}
 	if diff := cmp.Diff(want, c.LimitsFor(a)); diff != "" {
 		t.Errorf("LimitsFor (-want +got):\n%s", diff)
 	}
@@ -211,6 +211,8 @@ func TestStoreURLHidesItsPassword(t *testing.T) {
 		"redis://user:hunter2@host",
 		"rediss://user:a/hunter2@x@host",
 		"redis+sentinel://h1,h2?sentinelPassword=hunter2&x=1",
+		"redis+sentinel://u:hunter2@h1,h2/m?sentinelUsername=u&sentinelPassword=hunter2",
+		"redis+cluster://u:hunter2@h1,h2?tls=true",
 		"redis:hunter2@host",
 		"redis:/:hunter2@host",
 	} {

@@ -127,6 +127,16 @@ func TestLoadGood(t *testing.T) {
 		"stores": func(c *config.Config) {
 			c.Store = config.NewStoreURL("rediss://user:p%40ss@redis.example.com:6380/2")
 		},
+		"cluster": func(c *config.Config) {
+			c.Store = config.NewStoreURL("redis+cluster://user:p%40ss@10.0.0.1:6379,[::1]:6380,node3?tls=true")
+			c.Limits.Grace = 0
+			c.Agents = []config.Agent{agent("a", "http://a", func(a *config.Agent) {
+				a.OnParentEnd, a.Reconcile = config.OnParentEndAbandon, 10*time.Second
+			})}
+		},
+		"sentinel": func(c *config.Config) {
+			c.Store = config.NewStoreURL("redis+sentinel://:p%2Fss@s1,s2:26380/mymaster/2?sentinelUsername=u&sentinelPassword=p")
+		},
 		"memory": func(c *config.Config) { c.Store = config.NewStoreURL("sqlite::memory:") },
 		"exposed": func(c *config.Config) {
 			c.Listen.Outbound, c.Listen.Admin = ":0", "[::]:0"

@@ -17,12 +17,10 @@ var pending = []struct {
 	{"listen.tls", changed},
 	{"agents[].join", is("onReturn")},
 	{"agents[].busy", is("queue", "reject")},
-	{"agents[].onParentEnd", is("abandon")},
 	{"agents[].inherit", is("summary")},
 	{"agents[].allowOverrides", changed},
 	{"branches.acrossTurns", is("visible")},
 	{"lineage.trust", changed},
-	{"store", hasScheme("redis+cluster", "redis+sentinel")},
 }
 
 // changed holds for any value but the default. An empty list is as good as none.
@@ -36,14 +34,6 @@ func changed(v, def reflect.Value) bool {
 // is holds for the given values.
 func is(values ...string) func(v, def reflect.Value) bool {
 	return func(v, _ reflect.Value) bool { return slices.Contains(values, v.String()) }
-}
-
-// hasScheme holds for store URLs of the given schemes.
-func hasScheme(schemes ...string) func(v, def reflect.Value) bool {
-	return func(v, _ reflect.Value) bool {
-		u, ok := reflect.TypeAssert[StoreURL](v)
-		return ok && slices.Contains(schemes, u.Scheme())
-	}
 }
 
 var itemIndex = regexp.MustCompile(`\[\d+\]`)

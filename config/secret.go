@@ -18,10 +18,15 @@ type Secret struct {
 //	sqlite::memory:        nothing outlives the process
 //	redis://[USER:PASSWORD@]HOST[:PORT][/DB]
 //	rediss://…             the same over TLS
-//	redis+cluster://HOST[:PORT],HOST[:PORT]    not available in this version
-//	redis+sentinel://…                         not available in this version
+//	redis+cluster://[USER:PASSWORD@]HOST[:PORT][,HOST[:PORT]]…[?tls=true]
+//	redis+sentinel://[USER:PASSWORD@]HOST[:PORT][,HOST[:PORT]]…/MASTER[/DB][?tls=true]
 //
-// It may hold a password, so it prints, logs and marshals without one; only
+// A cluster needs some of its nodes, the others are found; sentinels are asked
+// where MASTER is, with ?sentinelUsername=…&sentinelPassword=… if they want it,
+// while USER and PASSWORD are the master's own. In all of them, characters that
+// mean something in a URL are percent-encoded.
+//
+// It may hold passwords, so it prints, logs and marshals without one; only
 // Reveal gives the whole.
 type StoreURL struct{ url string }
 

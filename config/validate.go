@@ -18,6 +18,9 @@ import (
 // maxTreeDepth is the deepest that any session may be (design: kinds).
 const maxTreeDepth = 4
 
+// minReconcile keeps the sidecar from overrunning an agent with questions.
+const minReconcile = time.Second
+
 var (
 	dnsLabel     = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$`) // RFC 1123
 	headerPrefix = regexp.MustCompile("^[a-z0-9!#$%&'*+.^_`|~-]+-$")          // RFC 9110 token, lower case
@@ -219,6 +222,9 @@ func (k *checker) agents(c *Config, taken map[string]string) {
 		if a.TTL != nil {
 			k.positive(key+".ttl", *a.TTL)
 		}
+		if a.Reconcile != 0 && a.Reconcile < minReconcile {
+			k.add(key+".reconcile", a.Reconcile.String(), "is neither 0 nor "+minReconcile.String()+" or more", "0 never asks")
+		}
 		k.atLeastZero(key+".limits.maxConcurrent", a.Limits.MaxConcurrent)
 		k.overrides(key+".limits", a.Limits, c.LimitsFor(a))
 	}
@@ -269,6 +275,9 @@ func (k *checker) limits(key string, l Limits) {
 	k.atLeastZero(key+".maxVisits", l.MaxVisits)
 	if l.QueueTimeout < 0 {
 		k.add(key+".queueTimeout", l.QueueTimeout.String(), "is negative", "0 never waits")
+	}
+	if l.Grace < 0 {
+		k.add(key+".grace", l.Grace.String(), "is negative", "0 ends work at once")
 	}
 }
 
@@ -323,42 +332,4 @@ func (k *checker) pattern(key, text string) {
 	if e, ok := errors.AsType[*syntax.Error](err); ok {
 		k.add(key, text, "is not an RE2 pattern", e.Code.String())
 	}
-}
-
-// storeSchemes are the forms of a store URL, by their scheme.
-var storeSchemes = []string{"sqlite", "redis", "rediss", "redis+cluster", "redis+sentinel"}
-
-func (k *checker) store(s StoreURL) {
-	const key, hint = "store", "such as sqlite:sidecar.db or redis://localhost:6379"
-	scheme, rest, _ := strings.Cut(s.Reveal(), ":")
-	switch {
-	case !slices.Contains(storeSchemes, s.Scheme()):
-		k.require(key, s.String(), "is not a store URL of scheme "+strings.Join(storeSchemes, ", "), hint)
-	case scheme == "sqlite" && (rest == "" || strings.HasPrefix(rest, "//")):
-		// sqlite://x has no agreed meaning: x relative, or a host?
-		k.add(key, s.String(), "is not sqlite:PATH or sqlite::memory:", hint)
-	case scheme == "sqlite":
-	case !redisHosts(rest):
-		k.add(key, s.String(), "is not a URL with a host", hint)
-	}
-}
-
-// redisHosts reports whether rest, a store URL after its scheme, names hosts.
-// Only a cluster or sentinels have several, which net/url cannot read at once.
-func redisHosts(rest string) bool {
-	authority, ok := strings.CutPrefix(rest, "//")
-	if !ok {
-		return false
-	}
-	if i := strings.IndexAny(authority, "/?#"); i >= 0 {
-		authority = authority[:i]
-	}
-	authority = authority[strings.LastIndex(authority, "@")+1:]
-	for host := range strings.SplitSeq(authority, ",") {
-		u, err := url.Parse("redis://" + host)
-		if err != nil || u.Hostname() == "" {
-			return false
-		}
-	}
-	return true
 }

@@ -39,6 +39,7 @@ const (
 	LoopLimit        Reason = "LOOP_LIMIT"
 	LeafSession      Reason = "LEAF_SESSION"
 	ParentEnded      Reason = "PARENT_ENDED"
+	SessionEnded     Reason = "SESSION_ENDED" // after its admission: its session was ended before its answer came
 	ContextForbidden Reason = "CONTEXT_FORBIDDEN"
 	StoreUnavailable Reason = "STORE_UNAVAILABLE"
 	AgentUnreachable Reason = "AGENT_UNREACHABLE"
@@ -86,7 +87,9 @@ func (r *Refusal) Error() string {
 	case LeafSession:
 		return fmt.Sprintf("session %s is a worker and cannot call agents; retrying does not help", r.Parent)
 	case ParentEnded:
-		return fmt.Sprintf("session %s has ended and cannot call agents; retrying does not help", r.Parent)
+		return fmt.Sprintf("session %s has ended or is being ended, and cannot call agents; retrying does not help", r.Parent)
+	case SessionEnded:
+		return "the session of the call was ended; retrying does not help"
 	case ContextForbidden:
 		return "the task or context belongs to another user's conversation; retrying does not help"
 	case StoreUnavailable:
@@ -103,7 +106,7 @@ type Place struct {
 	Agent string // agent the call goes to
 	Kind  Kind   // kind of the session if one is to be made
 
-	Caller      *Session // session the call comes out of: its Kind, State, Branch and ID count
+	Caller      *Session // session the call comes out of: its Kind, State, Ending, Branch and ID count
 	CallerDepth int      // depth of Caller
 	OpenRuns    int      // open runs out of Caller
 
@@ -131,7 +134,7 @@ func (l Limits) Check(p Place) *Refusal {
 	if p.Caller.Kind == Worker {
 		return refuse(LeafSession, "", 0, 0)
 	}
-	if p.Caller.State.Terminal() {
+	if p.Caller.State.Terminal() || p.Caller.Ending != "" {
 		return refuse(ParentEnded, "", 0, 0)
 	}
 	if p.New {

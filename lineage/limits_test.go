@@ -183,7 +183,7 @@ func TestRefusal(t *testing.T) {
 		},
 		{
 			lineage.Refusal{Reason: lineage.ParentEnded, Parent: "c.a@1", Agent: "a"},
-			"session c.a@1 has ended and cannot call agents; retrying does not help", false, false,
+			"session c.a@1 has ended or is being ended, and cannot call agents; retrying does not help", false, false,
 		},
 		{
 			lineage.Refusal{Reason: lineage.ContextForbidden, Agent: "a"},

@@ -32,6 +32,19 @@ const (
 	DefaultWorkerTTL = 5 * time.Minute
 )
 
+// DefaultTTL returns the lifetime of a session of kind k that is not given one;
+// zero is none.
+func DefaultTTL(k Kind) time.Duration {
+	switch k {
+	case Branch:
+		return DefaultBranchTTL
+	case Worker:
+		return DefaultWorkerTTL
+	default:
+		return 0
+	}
+}
+
 // Edge says how a session came to hang under its parent. Caps count spawn
 // edges only.
 type Edge string
@@ -63,6 +76,7 @@ const (
 	FromTrace    ParentSource = "trace"
 	FromSoleTurn ParentSource = "sole-turn"
 	FromNone     ParentSource = "none"
+	FromAPI      ParentSource = "api" // spawned ahead of its first call, by somebody who named the parent
 )
 
 // State is the state of a session or of a run.
@@ -88,6 +102,14 @@ const (
 	ReasonUnreachable = "unreachable"    // no connection to the agent
 	ReasonAgentError  = "agent_error"    // the agent answered with an error
 	ReasonNoInput     = "input_required" // a worker asked for input, which a worker cannot wait for
+	ReasonOrphaned    = "orphaned"       // its parent ended, and it had not within the grace
+)
+
+// Reasons that stand beside other states.
+const (
+	ReasonParentEnded = "parent_ended" // expired: nothing ran in it when its parent ended
+	ReasonRequested   = "requested"    // suspended: by [VerbSuspend], and not since the agent waits
+	ReasonExpired     = "expired"      // of Session.Ending: its time is over
 )
 
 // CanBecome reports whether a session or run in state s, with the given
@@ -131,9 +153,12 @@ type Session struct {
 	CreatedAt    time.Time       `json:"createdAt"`    //
 	UpdatedAt    time.Time       `json:"updatedAt"`    //
 	EndedAt      *time.Time      `json:"endedAt"`
-	Deadline     *time.Time      `json:"deadline"` // end of its TTL; nil for none
-	Owner        string          `json:"owner"`    // sidecar that admitted its last run
-	Runs         []Run           `json:"runs"`     // oldest first
+	Deadline     *time.Time      `json:"deadline"`           // end of its TTL, or of the grace once it is Ending; nil for none
+	Ending       string          `json:"ending,omitempty"`   // why it was asked to stop: ReasonOrphaned, ReasonCanceled or ReasonExpired. It ends with its last run, at the latest when the grace is over
+	Reserved     bool            `json:"reserved,omitempty"` // spawned ahead: it holds its place for a first call, which has not come
+	Abandon      bool            `json:"abandon,omitempty"`  // it goes on when its parent ends
+	Owner        string          `json:"owner"`              // sidecar that admitted its last run
+	Runs         []Run           `json:"runs"`               // oldest first
 	Result       *Result         `json:"result"`
 	Usage        json.RawMessage `json:"usage"`
 	Metadata     json.RawMessage `json:"metadata"`
@@ -141,14 +166,14 @@ type Session struct {
 	TraceID      string          `json:"traceId"`
 }
 
-// Live reports whether s takes a place under its parent: a run is open in it,
-// or it waits, suspended, for its caller.
+// Live reports whether s takes a place under its parent: a run is open in it or
+// waits, suspended, for its caller; or the place is reserved for a first call.
 func (s *Session) Live() bool {
-	if s.State == Suspended {
+	if s.Reserved {
 		return true
 	}
 	for i := range s.Runs {
-		if s.Runs[i].State == Active {
+		if !s.Runs[i].State.Terminal() {
 			return true
 		}
 	}
@@ -226,6 +251,9 @@ const (
 	EventCompleted = "session.completed"
 	EventFailed    = "session.failed"
 	EventExpired   = "session.expired"
+	EventCancel    = "session.cancel_requested" // its agent was asked to stop; the grace begins
+	EventResult    = "session.result"           // a child ended: what it left, told to the parent, with the parent's stamp
+	EventSummary   = "context.summary"          // what a session that was spawned ahead may know of its parent's history
 	EventQueued    = "run.queued"
 	EventRefused   = "run.refused"
 	EventRunEnded  = "run.ended" // a run ended and its session goes on

@@ -59,8 +59,10 @@ func TestLive(t *testing.T) {
 		{lineage.Session{State: lineage.Active}, false},
 		{lineage.Session{State: lineage.Active, Runs: runs(lineage.Completed, lineage.Failed)}, false},
 		{lineage.Session{State: lineage.Active, Runs: runs(lineage.Completed, lineage.Active)}, true},
-		{lineage.Session{State: lineage.Active, Runs: runs(lineage.Suspended)}, false}, // not without its session
+		{lineage.Session{State: lineage.Active, Runs: runs(lineage.Suspended)}, true},
 		{lineage.Session{State: lineage.Suspended, Runs: runs(lineage.Suspended)}, true},
+		{lineage.Session{State: lineage.Suspended, Runs: runs(lineage.Completed)}, false}, // on request, while idle
+		{lineage.Session{State: lineage.Active, Reserved: true}, true},
 		{lineage.Session{State: lineage.Failed, Runs: runs(lineage.Active)}, true}, // tried again
 		{lineage.Session{State: lineage.Failed, Runs: runs(lineage.Failed)}, false},
 	} {

@@ -20,6 +20,7 @@ import (
 type exchange struct {
 	proxy   *Proxy
 	agent   *upstream
+	own     *ownCall // of the sidecar's own accord; nil: somebody else's
 	to      *channel // where it goes; nil: the agent's base
 	binding binding  // in which it is answered
 	in      *http.Request
@@ -30,9 +31,10 @@ type exchange struct {
 
 	// Set for calls that are A2A.
 	request   *wire.Request
-	body      []byte        // as it leaves; nil: as it came
-	run       *sessions.Run // that it holds or asks about; nil if none
-	watcher   watcher       // of the answer; nil: nobody reads it
+	life      context.Context // of a send: ends with an [sessions.Ended] if the record cuts it off
+	body      []byte          // as it leaves; nil: as it came
+	run       *sessions.Run   // that it holds or asks about; nil if none
+	watcher   watcher         // of the answer; nil: nobody reads it
 	span      trace.Span
 	traced    bool   // span is a span of ours, not the caller's
 	continued bool   // the caller's trace could be read
@@ -55,10 +57,29 @@ type carried struct {
 	x *exchange
 }
 
+// Saw implements [watcher].
+func (c carried) Saw(u wire.Update) {
+	c.x.own.saw(u)
+	c.Run.Saw(u)
+}
+
 // End implements [watcher].
 func (c carried) End(o sessions.Outcome) {
-	c.x.outcome = cmp.Or(c.x.outcome, outcomes[o])
+	outcome := outcomes[o]
+	if o != sessions.Answered && c.x.ended() != nil {
+		outcome = outcomeEnded
+	}
+	c.x.outcome = cmp.Or(c.x.outcome, outcome)
 	c.Run.End(o)
+}
+
+// ended returns why the record has cut the exchange off, nil if it has not.
+func (x *exchange) ended() *sessions.Ended {
+	if x.life == nil {
+		return nil
+	}
+	e, _ := errors.AsType[*sessions.Ended](context.Cause(x.life))
+	return e
 }
 
 // watch has the answer of an exchange told to run.
@@ -145,9 +166,12 @@ func (p *Proxy) send(ctx context.Context, w http.ResponseWriter, x *exchange, s 
 		p.refuse(ctx, w, x, unreachable(x.agent))
 		return
 	}
+	ctx, abort := context.WithCancelCause(ctx)
+	defer abort(nil)
+	x.life = ctx
 	run, err := p.record.Begin(ctx, sessions.Call{
 		Agent: &x.agent.Session, Principal: s.principal, Root: s.root, Parent: s.parent, Depth: s.depth, Turn: s.turn,
-		TraceID: traceID(ctx), Request: x.request,
+		TraceID: traceID(ctx), Request: x.request, As: x.voice(), Abort: abort,
 	})
 	if err != nil {
 		if ctx.Err() != nil {
@@ -194,6 +218,9 @@ func (p *Proxy) follow(ctx context.Context, w http.ResponseWriter, x *exchange, 
 	case ctx.Err() != nil:
 		p.gone(w, x)
 		return
+	case err != nil && x.own != nil && x.own.voice == nil:
+		// The record's own errand, in the name of a user whom it does not know any
+		// more: what the agent does of it counts, though it is not taken note of.
 	case err != nil:
 		p.refuse(ctx, w, x, refusal(err))
 		return
@@ -250,14 +277,23 @@ func (p *Proxy) pass(ctx context.Context, w http.ResponseWriter, x *exchange) {
 
 // reject answers a request that cannot be carried as it is.
 func (p *Proxy) reject(ctx context.Context, w http.ResponseWriter, x *exchange, q asked, f fault) {
-	p.tel.refused(ctx, x.agent.Session.Name, f.reason)
+	p.noteRefusal(ctx, x, f)
 	p.answerFault(w, x, q, f)
+}
+
+// noteRefusal counts a refusal, or tells the sidecar of it whose own call it is.
+func (p *Proxy) noteRefusal(ctx context.Context, x *exchange, f fault) {
+	if x.own != nil {
+		x.own.refusedBy(f)
+		return
+	}
+	p.tel.refused(ctx, x.agent.Session.Name, f.reason)
 }
 
 // refuse answers a call that may not go on.
 func (p *Proxy) refuse(ctx context.Context, w http.ResponseWriter, x *exchange, f fault) {
 	x.outcome = cmp.Or(x.outcome, outcomeRefused)
-	p.tel.refused(ctx, x.agent.Session.Name, f.reason)
+	p.noteRefusal(ctx, x, f)
 	p.log.InfoContext(ctx, "call refused", "agent", x.agent.Session.Name, "reason", string(f.reason), "error", f.message)
 	q := askedOf(x.request)
 	q.unversioned = q.version == wire.V03 && !strings.Contains(x.rest, "/v1/")

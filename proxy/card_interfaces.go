@@ -43,6 +43,9 @@ func (x *exchange) interfaces(ctx context.Context, body []byte, from cardSource,
 		return raw, true
 	})
 	addr := x.agent.grpc.addr()
+	if x.own != nil {
+		addr = ownName // the sidecar needs no port to itself
+	}
 	var place *url.URL
 	if addr != "" && len(grpc) > 0 {
 		place = x.grpcPlace(ctx, grpc[0], from)

@@ -1,6 +1,10 @@
 package proxy
 
-import "time"
+import (
+	"time"
+
+	"github.com/a2a-sidecar/a2a-sidecar/sessions"
+)
 
 // Connections returns how many connections p has to an agent, spare ones
 // included: no test could wait for them to come and go otherwise.
@@ -35,3 +39,6 @@ func (p *Proxy) ForgetGRPC(agent string) {
 		u.forgetGRPC(c)
 	}
 }
+
+// Outreach returns what the record calls agents by.
+func (p *Proxy) Outreach() sessions.Outreach { return outreach{p} }

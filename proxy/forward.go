@@ -111,6 +111,7 @@ func (x *exchange) edits() bool { return x.editsCard() || x.editsPush() }
 func (p *Proxy) answered(resp *http.Response) error {
 	x := exchangeOf(resp.Request.Context())
 	p.tel.answered(x, resp)
+	x.own.began(x.binding, resp.StatusCode)
 	if resp.StatusCode == http.StatusSwitchingProtocols {
 		return nil // what follows is no answer
 	}
@@ -130,7 +131,7 @@ func (p *Proxy) answered(resp *http.Response) error {
 		}
 	}
 	if x.watcher != nil {
-		resp.Body = newTap(x.in.Context(), resp, x.binding.reading(x.request, resp), x.watcher)
+		resp.Body = newTap(resp.Request.Context(), resp, x.binding.reading(x.request, resp), x.watcher)
 	}
 	return nil
 }
@@ -155,6 +156,10 @@ func (x *exchange) keepRedirect(resp *http.Response) {
 func (p *Proxy) failed(w http.ResponseWriter, r *http.Request, err error) {
 	x := exchangeOf(r.Context())
 	ctx := r.Context()
+	if why := x.ended(); why != nil {
+		p.cutOff(ctx, w, x, why)
+		return
+	}
 	if ctx.Err() != nil {
 		if x.run != nil {
 			x.run.End(sessions.CallerGone)
@@ -182,6 +187,17 @@ func (p *Proxy) failed(w http.ResponseWriter, r *http.Request, err error) {
 		return
 	}
 	p.refuse(ctx, w, x, f)
+}
+
+// cutOff answers a call that got no answer because its session was ended.
+func (p *Proxy) cutOff(ctx context.Context, w http.ResponseWriter, x *exchange, why *sessions.Ended) {
+	x.outcome = outcomeEnded
+	if x.run != nil {
+		x.run.End(sessions.CallerGone)
+		id, _ := x.run.ContextID()
+		stampResponse(w.Header(), x.run.Lineage(), id)
+	}
+	p.refuse(ctx, w, x, sessionEnded(x.agent, why))
 }
 
 // letGo drops what is held of the request when its answer has begun: a stream

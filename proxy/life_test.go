@@ -14,6 +14,7 @@ import (
 
 	"github.com/a2a-sidecar/a2a-sidecar/lineage"
 	"github.com/a2a-sidecar/a2a-sidecar/proxy"
+	"github.com/a2a-sidecar/a2a-sidecar/sessions"
 )
 
 // one is an isolated agent at which one call may be under way.
@@ -49,27 +50,33 @@ func (w *world) start(t *testing.T, body string) (abandon func()) {
 	return abandon
 }
 
-// A caller that goes away takes its call along, wherever that is, and leaves
-// its place to the next.
+// A caller that goes away takes its call along, wherever that is. It leaves its
+// place to the next, unless it leaves a task at work: then that has it.
 func TestCallerGoesAway(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
 		name, body string
 		before     string // what the agent says before it thinks
+		works      bool   // a task is left at work
 	}{
-		{"while the agent thinks", send10("m1", ""), ""},
-		{"while a streaming agent thinks", stream10("m1", ""), ""},
-		{"in mid-stream", stream10("m1", ""), "data: " + working10 + "\n\n"},
+		{"while the agent thinks", send10("m1", ""), "", false},
+		{"while a streaming agent thinks", stream10("m1", ""), "", false},
+		{"in mid-stream", stream10("m1", ""), "data: " + working10 + "\n\n", true},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
+			const get = `{"jsonrpc":"2.0","id":1,"method":"GetTask","params":{"id":"t1"}}`
 			thinks, cancelled := make(chan struct{}), make(chan struct{})
 			var first sync.Once
 			agent := newFake(t, func(w http.ResponseWriter, r *http.Request) {
 				think := false
 				first.Do(func() { think = true })
 				if !think {
-					says(message10)(w, r)
+					answer := message10
+					if b, _ := io.ReadAll(r.Body); string(b) == get {
+						answer = `{"jsonrpc":"2.0","id":1,"result":{"id":"t1","contextId":"c1","status":{"state":"TASK_STATE_COMPLETED"}}}`
+					}
+					says(answer)(w, r)
 					return
 				}
 				if tt.before != "" {
@@ -80,15 +87,27 @@ func TestCallerGoesAway(t *testing.T) {
 				<-r.Context().Done()
 				close(cancelled)
 			})
-			w := newWorld(t, one(agent.URL, time.Minute))
+			w := newWorld(t, one(agent.URL, 0))
 			abandon := w.start(t, tt.body)
 			<-thinks
+			if tt.works {
+				within(t, "the task is known", func() bool {
+					_, err := w.store.Find(t.Context(), sessions.BindingKey{Kind: sessions.BindTask, Agent: "worker", ID: "t1"})
+					return err == nil
+				})
+			}
 			abandon()
 			<-cancelled
+			within(t, "no call holds the run", func() bool { return w.record.Open() == 0 })
+			if tt.works {
+				if e := readError(t, w.post(t, send10("m2", "")), false); e.Error.Code != -32050 {
+					t.Errorf("call while the task is at work = %+v, want a refusal", e)
+				}
+				w.post(t, get) // hears of its end
+			}
 			if got := w.post(t, send10("m2", "")); got.body != message10 {
 				t.Errorf("next call = %s, want it admitted", got.body)
 			}
-			within(t, "no run is open", func() bool { return w.record.Open() == 0 })
 		})
 	}
 }
@@ -193,7 +212,7 @@ func TestAnswerEndsWhereItsJSONDoes(t *testing.T) {
 			}
 			close(released)
 			w.close()
-			all, err := w.store.Sessions(t.Context(), "top")
+			all, err := sessions.AllSessions(t.Context(), w.store, "top")
 			if err != nil || len(all) != 4 {
 				t.Fatalf("the tree has %d sessions, %v; want 4", len(all), err)
 			}

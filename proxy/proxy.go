@@ -57,9 +57,11 @@ type Proxy struct {
 	stream  *httputil.ReverseProxy // for calls that are answered by a stream
 	tel     *instruments
 	push    *relay
+	door    *door
 }
 
-// New returns a Proxy. Close releases its connections.
+// New returns a Proxy, by which the record calls agents from then on. Close
+// releases its connections.
 func New(opts Options) (*Proxy, error) {
 	p := &Proxy{
 		agents: make(map[string]*upstream, len(opts.Agents)), record: opts.Record,
@@ -79,6 +81,8 @@ func New(opts Options) (*Proxy, error) {
 		return nil, fmt.Errorf("making the relay of push notifications: %w", err)
 	}
 	p.forward, p.stream = p.reverse(bufferSize), p.reverse(streamBufferSize)
+	p.door = openDoor(http.HandlerFunc(p.serveOwn), p.log)
+	p.record.Reach(outreach{p})
 	return p, nil
 }
 
@@ -96,8 +100,11 @@ func (p *Proxy) reverse(buffer int) *httputil.ReverseProxy {
 	}
 }
 
-// Close closes idle connections. Calls that are under way keep theirs.
+// Close closes idle connections. Calls that are under way keep theirs, but for
+// those of the sidecar's own accord: these are cut off, and no more are made.
 func (p *Proxy) Close() {
+	p.record.Reach(nil)
+	p.door.close()
 	for _, u := range p.agents {
 		u.close()
 	}
@@ -129,7 +136,7 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if unescaped, err := url.PathUnescape(name); err == nil {
 		name = unescaped
 	}
-	x := &exchange{proxy: p, agent: p.agents[name], in: r, rest: rest, began: p.tel.now()}
+	x := &exchange{proxy: p, agent: p.agents[name], own: ownOf(r.Context()), in: r, rest: rest, began: p.tel.now()}
 	ctx, isCall := r.Context(), false
 	x.binding, isCall = p.bindingOf(r, rest)
 	_, isGRPC := x.binding.(grpcBinding)

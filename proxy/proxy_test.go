@@ -2,6 +2,7 @@ package proxy_test
 
 import (
 	"context"
+	"encoding/json"
 	"io"
 	"log/slog"
 	"net/http"
@@ -274,7 +275,7 @@ func (w *world) recorded(t *testing.T) recorded {
 	}
 	r := recorded{page.Trees, map[string][]lineage.Session{}, map[string][]lineage.Event{}}
 	for _, tree := range page.Trees {
-		r.Sessions[tree.Root], err = w.store.Sessions(t.Context(), tree.Root)
+		r.Sessions[tree.Root], err = sessions.AllSessions(t.Context(), w.store, tree.Root)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -300,7 +301,7 @@ func (w *world) unchanged(t *testing.T, before recorded) {
 // session returns the one session of a tree that is not its root.
 func (w *world) session(t *testing.T, root string) lineage.Session {
 	t.Helper()
-	all, err := w.store.Sessions(t.Context(), root)
+	all, err := sessions.AllSessions(t.Context(), w.store, root)
 	if err != nil {
 		t.Fatalf("sessions of %s: %v", root, err)
 	}
@@ -330,9 +331,22 @@ func within(t *testing.T, what string, is func() bool) {
 func (w *world) state(t *testing.T, root string, want lineage.State, reason string) {
 	t.Helper()
 	within(t, "session of "+root+" is "+string(want)+" "+reason, func() bool {
-		all, err := w.store.Sessions(t.Context(), root)
+		all, err := sessions.AllSessions(t.Context(), w.store, root)
 		return err == nil && len(all) == 2 && all[1].State == want && all[1].Reason == reason
 	})
+}
+
+// methodIn is the method of a JSON-RPC request, empty if it is none.
+func methodIn(body string) string {
+	var call struct{ Method string }
+	_ = json.Unmarshal([]byte(body), &call) // it may be anything
+	return call.Method
+}
+
+// methodOf is the method of a request to a fake, which reads it.
+func methodOf(r *http.Request) string {
+	b, _ := io.ReadAll(r.Body) // in memory
+	return methodIn(string(b))
 }
 
 func itoa(n int) string { return strconv.Itoa(n) }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/a2a-sidecar/a2a-sidecar/internal/agents"
 	"github.com/a2a-sidecar/a2a-sidecar/lineage"
+	"github.com/a2a-sidecar/a2a-sidecar/sessions"
 )
 
 // In every binding the SDK's client sees the URL that it set, and the SDK's
@@ -67,7 +68,7 @@ func TestPushBySDK(t *testing.T) {
 				t.Errorf("the hook heard %s, want a notification about %s", got, task.ID)
 			}
 			w.close()
-			all, err := w.store.Sessions(t.Context(), "chat")
+			all, err := sessions.AllSessions(t.Context(), w.store, "chat")
 			if err != nil || len(all) != 2 || all[1].State != lineage.Completed {
 				t.Errorf("sessions = %+v, %v; want one that is completed", all, err)
 			}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/a2a-sidecar/a2a-sidecar/internal/wire"
 	"github.com/a2a-sidecar/a2a-sidecar/lineage"
+	"github.com/a2a-sidecar/a2a-sidecar/sessions"
 )
 
 // JSON-RPC codes of refusals. A2A leaves -32000..-32099 to servers, and uses
@@ -85,6 +86,14 @@ func refusal(err error) fault {
 // unreachable is for calls of which no byte has left.
 func unreachable(u *upstream) fault {
 	return refusal(&lineage.Refusal{Reason: lineage.AgentUnreachable, Agent: u.Session.Name})
+}
+
+// sessionEnded is for calls whose session was ended before the agent answered.
+func sessionEnded(u *upstream, why *sessions.Ended) fault {
+	f := refusal(&lineage.Refusal{Reason: lineage.SessionEnded, Agent: u.Session.Name})
+	f.message = why.Error() + "; retrying does not help"
+	f.metadata["session"] = why.Session
+	return f
 }
 
 // brokenOff is for calls that got no answer. The agent may have acted on them,

@@ -72,7 +72,7 @@ var refusals = []capped{
 	},
 	{
 		reason: "PARENT_ENDED", before: send10("m0", ""), headers: []string{"x-kagent-parent-context-id", childContext}, code: "-32051",
-		message: "session coordinator.worker@1 has ended and cannot call agents; retrying does not help",
+		message: "session coordinator.worker@1 has ended or is being ended, and cannot call agents; retrying does not help",
 		want10:  `"metadata":{"agent":"worker","parent":"coordinator.worker@1"},"reason":"PARENT_ENDED"}`,
 	},
 	{
@@ -163,7 +163,7 @@ func TestRefusals(t *testing.T) {
 					t.Errorf("a call that ran nowhere (-want +got):\n%s", diff)
 				}
 			}
-			if all, err := w.store.Sessions(t.Context(), "top"); err != nil && c.held || len(all) > 2 {
+			if all, err := sessions.AllSessions(t.Context(), w.store, "top"); err != nil && c.held || len(all) > 2 {
 				t.Errorf("the tree has %d sessions (%v): a refused call left one", len(all), err)
 			}
 		})

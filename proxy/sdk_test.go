@@ -18,6 +18,7 @@ import (
 
 	"github.com/a2a-sidecar/a2a-sidecar/internal/agents"
 	"github.com/a2a-sidecar/a2a-sidecar/lineage"
+	"github.com/a2a-sidecar/a2a-sidecar/sessions"
 )
 
 // sdkWire is a way in which the SDK's clients and servers meet.
@@ -175,7 +176,7 @@ func TestSDK(t *testing.T) {
 				t.Fatalf("the agent had %d calls in %v, want 2 in contexts of their own", len(calls), agent.Contexts())
 			}
 			w.close()
-			all, err := w.store.Sessions(t.Context(), "chat")
+			all, err := sessions.AllSessions(t.Context(), w.store, "chat")
 			if err != nil || len(all) != 3 {
 				t.Fatalf("the tree has %d sessions, %v; want 3", len(all), err)
 			}
@@ -370,7 +371,7 @@ func TestSDKResumeTwo(t *testing.T) {
 				}
 			}
 			w.close()
-			all, err := w.store.Sessions(t.Context(), "chat")
+			all, err := sessions.AllSessions(t.Context(), w.store, "chat")
 			if err != nil || len(all) != 3 {
 				t.Fatalf("the tree has %d sessions, %v; want 3", len(all), err)
 			}

@@ -28,6 +28,7 @@ type instruments struct {
 	propagator propagation.TextMapPropagator
 
 	calls       metric.Int64Counter
+	own         metric.Int64Counter
 	duration    metric.Float64Histogram
 	admission   metric.Float64Histogram
 	refusals    metric.Int64Counter
@@ -56,6 +57,7 @@ func newInstruments(opts Options, p *Proxy) (*instruments, error) {
 		}
 	}
 	counter(&t.calls, "a2a_sidecar_calls", "A2A calls carried, by agent, operation, binding, protocol version and outcome.")
+	counter(&t.own, "a2a_sidecar_own_calls", "Calls that the sidecar made of its own accord, by agent, operation and outcome.")
 	counter(&t.refusals, "a2a_sidecar_refusals", "Calls that the sidecar answered itself, by agent and reason.")
 	counter(&t.passthrough, "a2a_sidecar_passthrough", "Requests that are not A2A and passed as they came, by agent.")
 	counter(&t.staleCards, "a2a_sidecar_stale_cards", "Agent cards served from memory because the agent was down, by agent.")
@@ -78,6 +80,7 @@ func newInstruments(opts Options, p *Proxy) (*instruments, error) {
 const (
 	outcomeAnswered = "answered"
 	outcomeRefused  = "refused"
+	outcomeEnded    = "ended" // its session was, before it
 )
 
 // outcomes names how a call ended.
@@ -115,11 +118,20 @@ func (t *instruments) start(ctx context.Context, x *exchange) (context.Context, 
 		span.SetAttributes(attribute.String("rpc.system.name", "grpc"))
 	case wire.REST:
 	}
+	if x.own != nil {
+		span.SetAttributes(attribute.Bool("a2a_sidecar.own", true))
+	}
 	x.span, x.traced, x.continued = span, span.SpanContext().SpanID() != parent.SpanID(), parent.IsValid()
 	return ctx, func() {
 		outcome := cmp.Or(x.outcome, outcomeAnswered)
 		if outcome != outcomeAnswered {
 			span.SetStatus(codes.Error, outcome)
+		}
+		defer span.End()
+		if x.own != nil { // no caller made it, or waits for it
+			t.own.Add(ctx, 1, metric.WithAttributeSet(attribute.NewSet(
+				attribute.String("agent", agent), attribute.String("op", op), attribute.String("outcome", outcome))))
+			return
 		}
 		set := metric.WithAttributeSet(attribute.NewSet(
 			attribute.String("agent", agent), attribute.String("op", op),
@@ -129,7 +141,6 @@ func (t *instruments) start(ctx context.Context, x *exchange) (context.Context, 
 		t.calls.Add(ctx, 1, set)
 		t.duration.Record(ctx, time.Since(x.began).Seconds(), metric.WithAttributeSet(attribute.NewSet(
 			attribute.String("agent", agent), attribute.String("op", op))))
-		span.End()
 	}
 }
 

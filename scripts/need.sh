@@ -1,6 +1,6 @@
 #!/bin/sh
-# need.sh COMMAND: makes sure that redis-server or gcc is there, installing it
-# where that takes no password.
+# need.sh COMMAND: makes sure that redis-server, valkey-server or gcc is there,
+# installing it where that takes no password.
 set -eu
 command=$1
 
@@ -8,10 +8,12 @@ have() { command -v "$1" >/dev/null 2>&1; }
 
 # A server that the user points at is as good as an installed one.
 [ "$command" != redis-server ] || [ ! -x "${REDIS_SERVER:-}" ] || exit 0
+[ "$command" != valkey-server ] || [ ! -x "${VALKEY_SERVER:-}" ] || exit 0
 ! have "$command" || exit 0
 
 case $command in
 redis-server) debian="redis-server" brew="redis" ;;
+valkey-server) debian="valkey-server" brew="valkey" ;; # since Debian 13 and Ubuntu 24.04
 gcc) debian="gcc libc6-dev" brew="gcc" ;;
 *) echo "need.sh: no recipe for $command" >&2; exit 2 ;;
 esac
@@ -31,8 +33,8 @@ elif have brew; then
 fi
 if have "$command"; then
 	# Debian's package also starts a server of its own where there is systemd.
-	[ "$command" != redis-server ] || [ ! -d /run/systemd/system ] ||
-		echo "the tests start servers of their own; to stop the system's: systemctl disable --now redis-server"
+	[ "$command" = gcc ] || [ ! -d /run/systemd/system ] ||
+		echo "the tests start servers of their own; to stop the system's: systemctl disable --now $command"
 	exit 0
 fi
 

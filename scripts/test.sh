@@ -14,6 +14,12 @@ if ! scripts/need.sh redis-server; then
 fi
 export REQUIRE_REDIS
 
+# Valkey is tested beside Redis where there is a package of it; without one its
+# tests are skipped.
+if command -v apt-cache >/dev/null 2>&1 && apt-cache show valkey-server >/dev/null 2>&1; then
+	scripts/need.sh valkey-server || echo "going on without valkey-server" >&2
+fi
+
 # The race detector is C code.
 case $(go env CC) in
 gcc) scripts/need.sh gcc ;;

@@ -180,6 +180,18 @@ func (c *Content) said(text string) string {
 	return cut(c.redact(text), summaryBytes)
 }
 
+// text is a text as an event of its own holds it.
+func (c *Content) text(text string) string {
+	switch c.Keep {
+	case KeepNone:
+		return ""
+	case KeepFull:
+		return c.redact(text)
+	default:
+		return cut(c.redact(text), c.MaxBytes)
+	}
+}
+
 // cut returns at most n bytes of s, ending at a whole character.
 func cut(s string, n int) string {
 	if len(s) <= n {

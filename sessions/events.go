@@ -25,10 +25,28 @@ type (
 		Inherit      lineage.Inherit      `json:"inherit"`
 		Remote       bool                 `json:"remote"`
 		ParentSource lineage.ParentSource `json:"parentSource"`
+		Reserved     bool                 `json:"reserved,omitempty"`
+		Abandon      bool                 `json:"abandon,omitempty"`
 	}
-	// RunPayload is in the payload of every event about a run.
+	// RunPayload is in the payload of every event about a run. That of
+	// session.suspended and session.resumed has no run where the session had none
+	// to suspend; its reason is lineage.ReasonRequested if somebody asked for it.
 	RunPayload struct {
-		Run string `json:"run"`
+		Run    string `json:"run,omitempty"`
+		Reason string `json:"reason,omitempty"`
+	}
+	// CancelPayload is the payload of session.cancel_requested.
+	CancelPayload struct {
+		Reason  string `json:"reason"`  // lineage.Session.Ending
+		GraceMS int64  `json:"graceMs"` // from the event on, in milliseconds
+	}
+	// ResultPayload is the payload of session.result, an event of the parent.
+	ResultPayload struct {
+		Session string          `json:"session"` // the child that ended
+		Agent   string          `json:"agent"`
+		State   lineage.State   `json:"state"`
+		Reason  string          `json:"reason,omitempty"`
+		Result  json.RawMessage `json:"result,omitempty"`
 	}
 	// SentPayload is the part of message.sent that opens a run: one that is
 	// not there yet starts, one that is there goes on.
@@ -104,7 +122,7 @@ func (p *projection) apply(e *lineage.Event) {
 			Agent: sp.Agent, ContextID: sp.ContextID, State: lineage.Active, Depth: sp.Depth,
 			Branch: e.Branch, Ordinal: sp.Ordinal, Tokens: e.Tokens, Read: sp.Read,
 			Isolated: sp.Isolated, Inherit: sp.Inherit, Remote: sp.Remote, Turn: e.Turn,
-			ParentSource: sp.ParentSource, CreatedAt: e.Time, Version: e.Seq, TraceID: e.TraceID,
+			Reserved: sp.Reserved, Abandon: sp.Abandon, ParentSource: sp.ParentSource, CreatedAt: e.Time, Version: e.Seq, TraceID: e.TraceID,
 		})
 		return
 	}
@@ -118,6 +136,7 @@ func (p *projection) apply(e *lineage.Event) {
 	case lineage.EventSent:
 		var sent SentPayload
 		if json.Unmarshal(e.Payload, &sent) == nil {
+			s.Reserved = false
 			openRun(s, sent, e)
 		}
 	case lineage.EventBound:
@@ -135,7 +154,12 @@ func (p *projection) apply(e *lineage.Event) {
 			s.State = lineage.Active
 		}
 		if run := findRun(s, r.Run); run != nil {
-			run.State = s.State
+			run.State, run.Reason = s.State, r.Reason
+		}
+	case lineage.EventCancel:
+		var c CancelPayload
+		if json.Unmarshal(e.Payload, &c) == nil {
+			s.Ending = c.Reason
 		}
 	case lineage.EventRunEnded:
 		var end EndPayload
@@ -157,6 +181,7 @@ func (p *projection) apply(e *lineage.Event) {
 		}
 		at := e.Time // a copy: the state does not hang on to the log
 		s.State, s.Reason, s.EndedAt = end.State, end.Reason, &at
+		s.Ending, s.Reserved = "", false
 		for r := range s.Runs {
 			if run := &s.Runs[r]; run.ID == end.Run || !run.State.Terminal() {
 				endRun(run, end, e)

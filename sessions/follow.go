@@ -3,7 +3,6 @@ package sessions
 import (
 	"context"
 	"errors"
-	"slices"
 
 	"github.com/a2a-sidecar/a2a-sidecar/lineage"
 )
@@ -37,32 +36,18 @@ func (r *Record) Follow(ctx context.Context, agent *Agent, principal, traceID, t
 	return run, nil
 }
 
-// maxSearched bounds the trees that are searched for the session of a task.
-const maxSearched = 1000
-
 // sessionOf returns the session that a task runs in. What this sidecar did not
-// see itself, since it has started anew or another one did, it reads from the
-// store, unless the tree is too large for that.
+// see itself, since it has started anew or another one did, the store knows.
 func (r *Record) sessionOf(ctx context.Context, root string, task BindingKey) (lineage.Session, bool) {
 	if s, ok := r.known.Get(task); ok {
 		return s, true
 	}
 	ctx, cancel := context.WithTimeout(ctx, r.opts.Timeout)
 	defer cancel()
-	tree, err := r.opts.Store.Tree(ctx, root)
-	if err != nil || tree.Sessions > maxSearched {
+	s, err := r.opts.Store.SessionOf(ctx, root, task)
+	if err != nil {
 		return lineage.Session{}, false // a help to the caller, and no more
 	}
-	all, err := r.opts.Store.Sessions(ctx, root)
-	if err != nil {
-		return lineage.Session{}, false
-	}
-	for _, s := range all {
-		if s.Agent == task.Agent && slices.ContainsFunc(s.Runs, func(run lineage.Run) bool { return run.TaskID == task.ID }) {
-			s.Runs = nil
-			r.known.Add(task, s)
-			return s, true
-		}
-	}
-	return lineage.Session{}, false
+	r.known.Add(task, s)
+	return s, true
 }

@@ -7,20 +7,28 @@ import "github.com/a2a-sidecar/a2a-sidecar/lineage"
 // these calls says nothing of the run while another goes on.
 type hold struct {
 	ref   RunRef // with the newest Gen that is known
-	calls int
-	waits bool // the agent said last that it waits
+	calls map[*Run]struct{}
+	waits bool          // the agent said last that it waits
+	task  string        // empty: not known yet
+	place *localPlace   // in the sidecar's own books
+	stop  *stop         // its session is being ended; nil: it is not
+	let   chan struct{} // closed when the last call has let go
 }
 
 // take adds a call to those that hold its run.
-func (r *Record) take(run *Run, gen int) {
+func (r *Record) take(run *Run, gen int, place *localPlace) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	h := r.open[run.id]
 	if h == nil {
-		h = &hold{ref: RunRef{Root: run.session.Tree, Run: run.id, Agent: run.agent.Name}}
+		h = &hold{
+			ref:   RunRef{Root: run.session.Tree, Run: run.id, Agent: run.agent.Name},
+			calls: map[*Run]struct{}{}, let: make(chan struct{}), place: place, task: run.task,
+		}
 		r.open[run.id] = h
+		place.enter()
 	}
-	h.calls++
+	h.calls[run] = struct{}{}
 	h.ref.Gen = max(h.ref.Gen, gen)
 	h.waits = false
 }
@@ -34,10 +42,12 @@ func (r *Record) release(run *Run) (gen int, held bool) {
 	if h == nil {
 		return 0, false // a call that follows holds nothing
 	}
-	if h.calls--; h.calls == 0 {
+	if delete(h.calls, run); len(h.calls) == 0 {
 		delete(r.open, run.id)
+		close(h.let)
+		h.place.leave()
 	}
-	return h.ref.Gen, h.calls > 0
+	return h.ref.Gen, len(h.calls) > 0
 }
 
 // shared reports whether other calls hold run's run too.
@@ -45,7 +55,7 @@ func (r *Record) shared(run *Run) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	h := r.open[run.id]
-	return h != nil && h.calls > 1
+	return h != nil && len(h.calls) > 1
 }
 
 // heard keeps up with what the store makes of state: a run that waited and

@@ -64,6 +64,7 @@ func (r *Run) note(u wire.Update) {
 		r.task, r.pending.TaskID = u.TaskID, u.TaskID
 		r.heardOf(BindTask, u.TaskID)
 		r.record.known.Add(BindingKey{BindTask, r.agent.Name, u.TaskID}, r.session)
+		r.record.learnt(r)
 	}
 	if u.ContextID != "" && u.ContextID != r.contextID {
 		r.pending.ContextID = u.ContextID
@@ -183,6 +184,7 @@ func (r *Run) noteStatus(u wire.Update) {
 // become moves the run. r.mu is held.
 func (r *Run) become(state lineage.State, reason string) {
 	r.pending.State, r.pending.Reason = state, reason
+	r.last = state
 }
 
 // finish ends the run with a result.

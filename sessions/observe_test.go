@@ -23,19 +23,19 @@ func TestTranscripts(t *testing.T) {
 		made    int
 	}{
 		"stream-0.3.txt": {
-			[]string{lineage.EventBound, lineage.EventStatus, lineage.EventStatus, lineage.EventArtifact, lineage.EventStatus, lineage.EventCompleted},
+			[]string{lineage.EventBound, lineage.EventStatus, lineage.EventStatus, lineage.EventArtifact, lineage.EventStatus, lineage.EventCompleted, lineage.EventResult},
 			lineage.Completed, lineage.Completed, "", "chunk 0 of stream\nchunk 1 of stream\nchunk 2 of stream", 1,
 		},
 		"stream-1.0.txt": {
-			[]string{lineage.EventBound, lineage.EventStatus, lineage.EventStatus, lineage.EventArtifact, lineage.EventStatus, lineage.EventCompleted},
+			[]string{lineage.EventBound, lineage.EventStatus, lineage.EventStatus, lineage.EventArtifact, lineage.EventStatus, lineage.EventCompleted, lineage.EventResult},
 			lineage.Completed, lineage.Completed, "", "chunk 0 of stream\nchunk 1 of stream\nchunk 2 of stream", 1,
 		},
 		"message-0.3.txt": {
-			[]string{lineage.EventBound, lineage.EventReceived, lineage.EventCompleted},
+			[]string{lineage.EventBound, lineage.EventReceived, lineage.EventCompleted, lineage.EventResult},
 			lineage.Completed, lineage.Completed, "", "echo msg:hello", 0,
 		},
 		"message-1.0.txt": {
-			[]string{lineage.EventReceived, lineage.EventCompleted},
+			[]string{lineage.EventReceived, lineage.EventCompleted, lineage.EventResult},
 			lineage.Completed, lineage.Completed, "", "Hello, world!", 0,
 		},
 		"input-required-0.3.txt": {
@@ -43,7 +43,7 @@ func TestTranscripts(t *testing.T) {
 			lineage.Suspended, lineage.Suspended, "", "", 0,
 		},
 		"error-1.0.txt": {
-			[]string{lineage.EventFailed},
+			[]string{lineage.EventFailed, lineage.EventResult},
 			lineage.Failed, lineage.Failed, lineage.ReasonAgentError, "error -32603: task execution is already in progress", 0,
 		},
 		"submitted-0.3.txt": {

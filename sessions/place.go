@@ -142,7 +142,7 @@ func (r *Record) placeAt(ctx context.Context, c Call, s spot) (placed, error) {
 		MainID: contextid.Fresh(), RemoteID: contextid.Fresh(), SessionID: contextid.Fresh(), RunID: contextid.Fresh(),
 		Agent: agent.Name, Kind: agent.Kind, Inherit: agent.Inherit, TTL: agent.TTL,
 		Turn: c.Turn, TraceID: c.TraceID, Source: s.source,
-		MessageID: req.MessageID, TaskID: req.TaskID,
+		MessageID: req.MessageID, TaskID: req.TaskID, Named: req.ContextID, Abandon: agent.Abandon,
 		Limits: agent.Limits, Owner: r.opts.Owner, Lease: r.opts.Lease,
 		Sent: r.sent(req),
 	}}
@@ -246,6 +246,7 @@ func (r *Record) guess(c Call) placed {
 	root = cmp.Or(root, req.ContextID, r.catchAll(c).root)
 	return placed{answer: answer, a: &Admission{
 		Root: root, ContextID: r.contextID(answer, c, root), Caller: Caller{ContextID: c.Parent},
+		Agent: c.Agent.Name, RunID: contextid.Fresh(),
 	}}
 }
 

@@ -13,9 +13,10 @@ import (
 const (
 	// maxWaiting is how many calls may wait in one line; more are refused at once.
 	maxWaiting = 1024
-	// recheck is how often the first in a line looks for a place that another
-	// sidecar freed. Places that this one frees wake it at once.
-	recheck = 250 * time.Millisecond
+	// recheck is how often the first in a line looks for a place of its own
+	// accord. Places that are freed, here or by another sidecar, wake it at once;
+	// a notice may be lost, though, and a lease lapses without one.
+	recheck = 2 * time.Second
 )
 
 // lines holds the calls that wait for a place, first come first served. There
@@ -57,9 +58,18 @@ func (ls *lines) freed(root, agent string) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
 	for _, l := range ls.by {
-		if l.root == root || l.agent == agent && agent != "" {
+		if l.root == root && root != "" || l.agent == agent && agent != "" {
 			l.call()
 		}
+	}
+}
+
+// freedAny wakes the first of every line.
+func (ls *lines) freedAny() {
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	for _, l := range ls.by {
+		l.call()
 	}
 }
 

@@ -347,7 +347,7 @@ func TestNobodyOvertakesALine(t *testing.T) {
 				p.waitFor(t.Context(), first)
 				p.free(false, holder) // where nobody here sees it
 				p.waitFor(t.Context(), call("later", "", "busy"))
-				time.Sleep(time.Second)
+				time.Sleep(2 * recheck)
 				if got := p.got(); len(got) < 2 || got[1] != "first" {
 					t.Errorf("places went to %v, want the one who waits before who comes later", got)
 				}

@@ -29,11 +29,18 @@ func (r reader) Tree(ctx context.Context, root string) (lineage.Tree, error) {
 	return r.store.Tree(ctx, root)
 }
 
-func (r reader) Sessions(ctx context.Context, root string) ([]lineage.Session, error) {
+func (r reader) Sessions(ctx context.Context, root string, q SessionQuery) (SessionPage, error) {
 	if err := r.writer.sync(ctx); err != nil {
-		return nil, err
+		return SessionPage{}, err
 	}
-	return r.store.Sessions(ctx, root)
+	return r.store.Sessions(ctx, root, q)
+}
+
+func (r reader) SessionOf(ctx context.Context, root string, key BindingKey) (lineage.Session, error) {
+	if err := r.writer.sync(ctx); err != nil {
+		return lineage.Session{}, err
+	}
+	return r.store.SessionOf(ctx, root, key)
 }
 
 func (r reader) Session(ctx context.Context, id string) (lineage.Session, error) {

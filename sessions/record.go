@@ -20,6 +20,7 @@ import (
 const (
 	DefaultLease   = 30 * time.Second
 	DefaultTimeout = 2 * time.Second
+	DefaultSettle  = time.Second
 	bindingCache   = 16384
 )
 
@@ -27,7 +28,7 @@ const (
 type OnStoreDown string
 
 // The policies. With StoreDownLocal a call goes on, in the context it would
-// have had, but is held to no cap and is not recorded.
+// have had, and is not recorded; the caps hold by this sidecar's own counts.
 const (
 	StoreDownLocal  OnStoreDown = "local"
 	StoreDownRefuse OnStoreDown = "refuse"
@@ -37,11 +38,14 @@ const (
 type Options struct {
 	Store       Store         // must be set; the Record does not close it
 	Local       string        // name of the agent beside the sidecar
+	Agents      []Agent       // that sessions may be spawned for ahead of a call; see Record.Spawn
 	Owner       string        // names this sidecar in leases; must be unique
+	Alone       bool          // no other sidecar uses the store
 	CatchAll    string        // UUID from which the roots of trees for calls that name no conversation are derived
 	Secret      []byte        // key of derived context ids; nil: the store's
 	Lease       time.Duration // of a run's place; renewed at a third of it. 0: DefaultLease
 	Timeout     time.Duration // of one batch at the store. 0: DefaultTimeout
+	Settle      time.Duration // between looks for what is overdue in the store. 0: DefaultSettle
 	Content     Content
 	OnStoreDown OnStoreDown
 	Logger      *slog.Logger // must be set
@@ -54,6 +58,9 @@ type Hooks struct {
 	Queued     func(agent string, waited time.Duration) // a call left the queue
 	Unrecorded func(agent string)                       // a call went on without the store
 	Dropped    func(n int)                              // progress that was given up
+	Canceled   func(agent string, err error)            // an agent was asked to stop, of the sidecar's own accord
+	Asked      func(agent string, err error)            // an agent was asked how a task stands, likewise
+	Ended      func(agent, reason string)               // a call was cut off; reason is lineage.Session.Ending
 }
 
 // Agent is what the record needs to know of a called agent.
@@ -65,6 +72,8 @@ type Agent struct {
 	Inherit    lineage.Inherit
 	TTL        time.Duration
 	Limits     lineage.Limits
+	Abandon    bool          // its sessions go on when their parent ends
+	Reconcile  time.Duration // between questions for a task that no call holds; 0: it is not asked for
 }
 
 // Call is one message on its way to an agent.
@@ -77,23 +86,35 @@ type Call struct {
 	Turn      string
 	TraceID   string
 	Request   *wire.Request
+
+	As    any               // for Outreach: how to call the agent as this call does
+	Abort func(cause error) // ends the call from outside, with an [Ended]; nil: it cannot be
 }
 
 // Record admits calls and records what becomes of them. It is safe for
 // concurrent use. Make one with [New], and end it with Close.
 type Record struct {
-	opts   Options
-	secret []byte
-	writer *writer
-	lines  *lines
-	cache  *lru.Cache[BindingKey, Binding]
-	known  *lru.Cache[BindingKey, lineage.Session] // sessions of tasks that this sidecar has seen
-	fresh  *lru.Cache[BindingKey, Binding]         // ids that agents named, until the store is asked whose they are
-	cancel context.CancelFunc
-	beat   sync.WaitGroup
+	opts    Options
+	secret  []byte
+	writer  *writer
+	lines   *lines
+	cache   *lru.Cache[BindingKey, Binding]
+	known   *lru.Cache[BindingKey, lineage.Session] // sessions of tasks that this sidecar has seen
+	fresh   *lru.Cache[BindingKey, Binding]         // ids that agents named, until the store is asked whose they are
+	unheard *lru.Cache[BindingKey, *unheard]        // by task
+	agents  map[string]*Agent
+	books   *books
 
-	mu   sync.Mutex       // guards open
-	open map[string]*hold // by run id
+	life   context.Context // of what goes on in the background
+	cancel context.CancelFunc
+	beat   sync.WaitGroup // the loops of upkeep
+	work   sync.WaitGroup // what they, and calls, have started beside them
+	asks   chan struct{}  // capacity 1: a task is to be asked for at once
+	slots  chan struct{}  // own calls under way
+
+	mu       sync.Mutex       // guards the fields below, and what they hold
+	open     map[string]*hold // by run id
+	outreach Outreach
 }
 
 // New returns a Record over a store that must answer now. What it does in the
@@ -104,6 +125,9 @@ func New(ctx context.Context, opts Options) (*Record, error) {
 	}
 	if opts.Timeout <= 0 {
 		opts.Timeout = DefaultTimeout
+	}
+	if opts.Settle <= 0 {
+		opts.Settle = DefaultSettle
 	}
 	secret := opts.Secret
 	if secret == nil {
@@ -124,22 +148,39 @@ func New(ctx context.Context, opts Options) (*Record, error) {
 	if err != nil {
 		return nil, err
 	}
+	tasks, err := lru.New[BindingKey, *unheard](maxKept)
+	if err != nil {
+		return nil, err
+	}
 	r := &Record{
-		opts: opts, secret: secret, lines: newLines(), cache: cache, known: known, fresh: fresh,
-		open: map[string]*hold{},
+		opts: opts, secret: secret, lines: newLines(), cache: cache, known: known, fresh: fresh, unheard: tasks,
+		agents: map[string]*Agent{}, books: newBooks(),
+		asks: make(chan struct{}, 1), slots: make(chan struct{}, atOnce), open: map[string]*hold{},
+	}
+	for _, a := range opts.Agents {
+		r.agents[a.Name] = &a
+	}
+	// Before the first admission: what died with a sidecar holds no place then.
+	if err := r.settleAll(ctx); err != nil {
+		return nil, err
 	}
 	r.writer = newWriter(opts.Store, opts.Timeout, func() bool { return r.lines.waiting() == 0 }, r.applied, r.dropped)
-	ctx, r.cancel = context.WithCancel(ctx)
+	r.life, r.cancel = context.WithCancel(ctx)
 	go r.writer.run(context.WithoutCancel(ctx))
-	r.beat.Go(func() { r.renew(ctx) })
+	if err := r.beginUpkeep(); err != nil {
+		return nil, errors.Join(fmt.Errorf("watching the store: %w", err), r.Close(ctx))
+	}
 	return r, nil
 }
 
 // Close writes what is pending and ends the background work. Runs that are
 // still open keep their leases until these lapse.
 func (r *Record) Close(ctx context.Context) error {
-	r.cancel()
+	r.mu.Lock()
+	r.cancel() // under the lock: no work is started after it
+	r.mu.Unlock()
 	r.beat.Wait()
+	r.work.Wait()
 	return r.writer.close(ctx)
 }
 
@@ -161,6 +202,8 @@ func (r *Record) applied(ops []*Op) {
 		switch {
 		case op.Err == nil && op.Progress != nil && op.Progress.State != "":
 			r.lines.freed(op.Progress.Root, op.Progress.Agent)
+		case op.Err == nil && op.Change != nil:
+			r.lines.freedAny() // an end goes down the tree, and so to any agent
 		case op.Err != nil && op.Progress != nil && !errors.Is(op.Err, ErrUnavailable) && !errors.Is(op.Err, ErrNotFound):
 			r.opts.Logger.Error("recording failed", "session_id", op.Progress.Session, "error", op.Err)
 		}
@@ -171,33 +214,6 @@ func (r *Record) dropped(n int, err error) {
 	r.opts.Logger.Error("record incomplete: store did not answer in time", "dropped", n, "error", err)
 	if r.opts.Hooks.Dropped != nil {
 		r.opts.Hooks.Dropped(n)
-	}
-}
-
-// renew keeps the leases of this sidecar's open runs alive.
-func (r *Record) renew(ctx context.Context) {
-	tick := time.NewTicker(r.opts.Lease / 3)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		}
-		r.mu.Lock()
-		refs := make([]RunRef, 0, len(r.open))
-		for _, h := range r.open {
-			refs = append(refs, h.ref)
-		}
-		r.mu.Unlock()
-		if len(refs) == 0 {
-			continue
-		}
-		beat, cancel := context.WithTimeout(ctx, r.opts.Timeout)
-		if err := r.opts.Store.Renew(beat, refs, r.opts.Lease); err != nil {
-			r.opts.Logger.Warn("renewing leases failed", "runs", len(refs), "error", err)
-		}
-		cancel()
 	}
 }
 
@@ -242,7 +258,7 @@ func (r *Record) admit(ctx context.Context, p placed) (Grant, error) {
 	var queuedAt time.Time
 	g, err := r.lines.admit(ctx, a,
 		func() (Grant, error) {
-			return r.writer.admit(ctx, a, func(late Grant) *Progress { return r.giveBack(a, late) })
+			return r.writer.do(ctx, Op{Admit: a}, func(late Grant) *Progress { return r.giveBack(a, late) })
 		},
 		func(refusal *lineage.Refusal) {
 			queuedAt = time.Now()
@@ -304,12 +320,20 @@ func (r *Record) withoutStore(ctx context.Context, c Call, p placed, err error) 
 	if r.opts.OnStoreDown == StoreDownRefuse {
 		return nil, &lineage.Refusal{Reason: lineage.StoreUnavailable, Agent: c.Agent.Name}
 	}
+	if p.a == nil {
+		p = r.guess(c)
+	}
+	place := r.books.place(p.a, p.a.ContextID)
+	label := r.opts.Local
+	if !fromRoot(p.a) {
+		label = p.a.Caller.ContextID
+	}
+	if refusal := place.admit(c.Agent.Limits, label); refusal != nil {
+		return nil, refusal
+	}
 	r.opts.Logger.WarnContext(ctx, "call goes on unrecorded", "agent", c.Agent.Name, "error", err)
 	if r.opts.Hooks.Unrecorded != nil {
 		r.opts.Hooks.Unrecorded(c.Agent.Name)
 	}
-	if p.a == nil {
-		p = r.guess(c)
-	}
-	return unrecorded(c, p), nil
+	return unrecorded(c, p, place), nil
 }

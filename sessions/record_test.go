@@ -277,7 +277,7 @@ func TestOutageLosesNothing(t *testing.T) {
 		w.stands(run, lineage.Completed, lineage.Completed, "")
 		same(t, "events", types(w.events("root")), []string{
 			lineage.EventSpawned, lineage.EventSpawned, lineage.EventSent,
-			lineage.EventStatus, lineage.EventArtifact, lineage.EventStatus, lineage.EventCompleted,
+			lineage.EventStatus, lineage.EventArtifact, lineage.EventStatus, lineage.EventCompleted, lineage.EventResult,
 		})
 	})
 }

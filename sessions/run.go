@@ -37,6 +37,8 @@ type Run struct {
 	resumed bool   // the call continues a task that waited
 	joined  bool   // the call goes to a task that was at work
 	follows bool   // the call asks about a task of another call's; it has no run of its own
+	as      any    // Call.As
+	abort   func(error)
 
 	// What the data path puts on the wire.
 	lineage   lineage.Values
@@ -46,6 +48,8 @@ type Run struct {
 	mu      sync.Mutex // guards the fields below
 	gen     int        // under which the run may be told lost: known at the end
 	ended   bool
+	place   *localPlace        // of a call that is not recorded
+	last    lineage.State      // of the run, as far as it was told
 	settled bool               // the agent said how the run ended, or that it waits
 	working bool               // the agent said last that it is at work
 	rebuked bool               // the agent refused the call, not the run that others hold too
@@ -73,6 +77,7 @@ func (r *Record) started(c Call, p placed, g Grant) *Run {
 	run := &Run{
 		record: r, agent: c.Agent, session: g.Session, id: g.RunID, trace: c.TraceID, whose: c.Principal,
 		resumed: g.Waited && c.Request.TaskID != "", joined: g.Resumed && !g.Waited && c.Request.TaskID != "",
+		as: c.As, abort: c.Abort,
 		contextID: g.Session.ContextID,
 		lineage: lineage.Values{
 			Root: p.a.Root, Parent: g.ParentContextID, Session: g.Session.ID,
@@ -98,15 +103,18 @@ func (r *Record) started(c Call, p placed, g Grant) *Run {
 	case contextid.Omit, contextid.Bound:
 		run.edit = true
 	}
-	r.take(run, g.Gen)
+	if task := c.Request.TaskID; task != "" {
+		r.unheard.Remove(BindingKey{BindTask, c.Agent.Name, task}) // somebody listens again
+	}
+	r.take(run, g.Gen, r.books.place(p.a, g.Session.ContextID))
 	return run
 }
 
 // unrecorded makes the handle of a call that goes on while the store does not
 // answer: in the context it would have had, as far as that can be told.
-func unrecorded(c Call, p placed) *Run {
+func unrecorded(c Call, p placed, place *localPlace) *Run {
 	run := &Run{
-		agent: c.Agent, ended: true, contextID: p.a.ContextID,
+		agent: c.Agent, ended: true, place: place, contextID: p.a.ContextID,
 		lineage: lineage.Values{Root: p.a.Root, Parent: cmp.Or(p.a.Caller.ContextID, p.a.Root), Turn: c.Turn},
 	}
 	switch p.answer.Action {
@@ -157,6 +165,10 @@ func (r *Run) Flush() {
 func (r *Run) End(o Outcome) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if r.place != nil {
+		r.place.leave()
+		r.place = nil
+	}
 	if r.ended {
 		return
 	}
@@ -166,13 +178,16 @@ func (r *Run) End(o Outcome) {
 	if !r.working || !r.follows && o != Answered {
 		r.noteArtifacts() // else more of them may come, and be seen by other calls
 	}
+	broken := o == BrokenOff
 	if !r.settled && !r.follows && !held {
 		switch {
 		case r.rebuked:
 			r.become(lineage.Failed, lineage.ReasonLost)
 		case r.joined:
 			r.pending.Detach = r.detachFor() // the task is at work as before
-		case o == Answered && r.task != "":
+		case (o == Answered || o == BrokenOff || o == CallerGone) && r.task != "":
+			// A task does not end with the connection (A2A 1.0 §3.1.2): its end may
+			// be seen by others who ask for it.
 			r.pending.Detach = r.detachFor()
 		case o == Answered:
 			// Neither a task nor a message nor an error: no answer to a send.
@@ -184,6 +199,9 @@ func (r *Run) End(o Outcome) {
 		default:
 			r.become(lineage.Failed, reasons[o])
 		}
+	}
+	if waits := r.last == lineage.Suspended; !r.follows && !held && r.task != "" && (waits || r.pending.Detach > 0) {
+		r.record.leave(r, !waits, broken)
 	}
 	r.post()
 }
@@ -220,5 +238,8 @@ func (r *Run) post() {
 	}
 	r.pending = Progress{}
 	r.record.heard(r, p.State)
+	if r.task != "" {
+		r.record.heardOfTask(BindingKey{BindTask, r.agent.Name, r.task}, p.State)
+	}
 	r.record.writer.post(&p)
 }

@@ -109,8 +109,8 @@ func TestHowCallsEnd(t *testing.T) {
 		"answered":    {sessions.Answered, end{lineage.Failed, "malformed_response"}, end{lineage.Active, ""}, end{lineage.Completed, ""}},
 		"unread":      {sessions.Unread, end{lineage.Failed, lineage.ReasonLost}, end{lineage.Failed, lineage.ReasonLost}, end{lineage.Completed, ""}},
 		"malformed":   {sessions.Malformed, end{lineage.Failed, "malformed_response"}, end{lineage.Failed, lineage.ReasonLost}, end{lineage.Completed, ""}},
-		"broken off":  {sessions.BrokenOff, end{lineage.Failed, lineage.ReasonLost}, end{lineage.Failed, lineage.ReasonLost}, end{lineage.Completed, ""}},
-		"caller gone": {sessions.CallerGone, end{lineage.Failed, lineage.ReasonLost}, end{lineage.Failed, lineage.ReasonLost}, end{lineage.Completed, ""}},
+		"broken off":  {sessions.BrokenOff, end{lineage.Failed, lineage.ReasonLost}, end{lineage.Active, ""}, end{lineage.Completed, ""}},
+		"caller gone": {sessions.CallerGone, end{lineage.Failed, lineage.ReasonLost}, end{lineage.Active, ""}, end{lineage.Completed, ""}},
 		"unreachable": {sessions.Unreachable, end{lineage.Failed, lineage.ReasonUnreachable}, end{lineage.Failed, lineage.ReasonUnreachable}, end{lineage.Completed, ""}},
 		"http error":  {sessions.HTTPError, end{lineage.Failed, lineage.ReasonAgentError}, end{lineage.Failed, lineage.ReasonAgentError}, end{lineage.Completed, ""}},
 	} {
@@ -214,7 +214,7 @@ func TestStreamGoesOnAfterWaiting(t *testing.T) {
 		time.Sleep(5 * sessions.DefaultLease)
 		w.begin(message{root: "root"}) // settles what has lapsed
 		w.stands(run, lineage.Active, lineage.Active, "")
-		w.end(run, sessions.BrokenOff)
+		w.end(run, sessions.Unread)
 		w.stands(run, lineage.Failed, lineage.Failed, lineage.ReasonLost)
 	})
 }
@@ -270,7 +270,7 @@ func TestRunIsHeldByAllItsCalls(t *testing.T) {
 					time.Sleep(5 * sessions.DefaultLease)
 					w.begin(message{root: "root"})
 					w.stands(run, lineage.Active, lineage.Active, "")
-					w.end(run, sessions.BrokenOff)
+					w.end(run, sessions.Unread)
 					w.stands(run, lineage.Failed, lineage.Failed, lineage.ReasonLost)
 				})
 			})

@@ -172,7 +172,7 @@ func (b *bench) ask(ctx context.Context, name string, late func(Grant) *Progress
 	c := make(chan outcome, 1)
 	began := time.Now()
 	go func() {
-		g, err := b.admit(ctx, &Admission{RunID: name}, late)
+		g, err := b.do(ctx, Op{Admit: &Admission{RunID: name}}, late)
 		c <- outcome{g, err, time.Since(began)}
 	}()
 	return c

@@ -55,8 +55,19 @@ type Store interface {
 	// that all replicas of one store derive the same ids.
 	Secret(ctx context.Context) ([]byte, error)
 	// Renew prolongs the leases of runs that are still open, whichever of their
-	// grants the caller holds. A lease that has lapsed stays lapsed.
+	// grants the caller holds. A lease that has lapsed stays lapsed. Runs whose
+	// session is being ended are noticed again (see Watch).
 	Renew(ctx context.Context, runs []RunRef, lease time.Duration) error
+	// Settle settles what is overdue in any tree: leases that nobody renewed,
+	// sessions past their deadline or their grace. It costs what is due, however
+	// much is kept, and does a bounded piece of it: more says that there may be
+	// more to do at once. Any number of sidecars may settle at the same time.
+	Settle(ctx context.Context) (more bool, err error)
+	// Watch tells fn of every notice, those of this store's own operations and,
+	// where sidecars share the store, those of all others, until ctx ends. It
+	// returns at once. fn must not block. A notice may come more than once, and
+	// may be lost in an outage.
+	Watch(ctx context.Context, fn func(Notice)) error
 
 	Reader
 
@@ -71,11 +82,14 @@ type Reader interface {
 	Trees(ctx context.Context, q TreeQuery) (TreePage, error)
 	// Tree returns one tree, or ErrNotFound.
 	Tree(ctx context.Context, root string) (lineage.Tree, error)
-	// Sessions returns the sessions of a tree with their runs in spawn order,
-	// or ErrNotFound.
-	Sessions(ctx context.Context, root string) ([]lineage.Session, error)
+	// Sessions returns a page of the sessions of a tree with their runs in spawn
+	// order, or ErrNotFound. A page is a state that the tree was in.
+	Sessions(ctx context.Context, root string, q SessionQuery) (SessionPage, error)
 	// Session returns one session with its runs, or ErrNotFound.
 	Session(ctx context.Context, id string) (lineage.Session, error)
+	// SessionOf returns the session of a tree that a context or task id at an
+	// agent leads to, without its runs, or ErrNotFound.
+	SessionOf(ctx context.Context, root string, key BindingKey) (lineage.Session, error)
 	// Events returns a page of a tree's log, oldest first, or ErrNotFound.
 	Events(ctx context.Context, root string, q EventQuery) (EventPage, error)
 }
@@ -93,6 +107,37 @@ type TreeQuery struct {
 type TreePage struct {
 	Trees []lineage.Tree
 	Next  string
+}
+
+// SessionQuery selects sessions of a tree. The zero value selects the first
+// MaxPage.
+type SessionQuery struct {
+	After int // leaves out so many from the first on
+	Limit int // at most MaxPage; 0: MaxPage
+}
+
+// SessionPage is a page of sessions. Next is the After of the next page, 0 on
+// the last one.
+type SessionPage struct {
+	Sessions []lineage.Session
+	Next     int
+}
+
+// AllSessions reads all sessions of a tree, page by page.
+func AllSessions(ctx context.Context, r Reader, root string) ([]lineage.Session, error) {
+	var all []lineage.Session
+	var q SessionQuery
+	for {
+		page, err := r.Sessions(ctx, root, q)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, page.Sessions...)
+		if page.Next == 0 {
+			return all, nil
+		}
+		q.After = page.Next
+	}
 }
 
 // EventQuery selects events.
@@ -131,6 +176,7 @@ type EventPage struct {
 const (
 	DefaultPage = 100
 	MaxPage     = 1000
+	MaxRuns     = 1000 // of one session that a reader returns: the newest
 )
 
 // BindingKind says what an id of an agent names.
@@ -165,15 +211,39 @@ type RunRef struct {
 	Gen   int
 }
 
-// Op is one operation of a batch: exactly one of Admit and Progress is set.
-// Apply sets Err, and for an admission Grant. Err is a *lineage.Refusal when a
-// cap is reached.
+// Op is one operation of a batch: exactly one of Admit, Progress and Change is
+// set. Apply sets Err, and for an admission Grant; for a change, the session of
+// Grant. Err is a *lineage.Refusal when a cap is reached, and a
+// *lineage.Conflict when the session does not allow the change.
 type Op struct {
 	Admit    *Admission
 	Progress *Progress
+	Change   *Change
 
 	Grant Grant
 	Err   error
+}
+
+// Notice is news that concerns every sidecar of a store.
+type Notice struct {
+	// A place came free, which somebody may wait for: in the tree Root, or at
+	// Agent, or both.
+	Root  string
+	Agent string
+	// Runs that are to stop. Theirs is the only notice with neither of the above.
+	Cancels []Cancel
+}
+
+// Cancel says that a run is to stop: whoever holds its call asks the agent to
+// cancel its task, and closes the connection when the grace is over.
+type Cancel struct {
+	Root    string
+	Session string
+	Run     string
+	Agent   string
+	TaskID  string        // empty: not known yet
+	Reason  string        // lineage.Session.Ending
+	Grace   time.Duration // what is left of it
 }
 
 // Resolve says which session of the tree a call may find instead of making one.
@@ -214,6 +284,17 @@ type Admission struct {
 	RunID     string // id for a new run
 	MessageID string
 	TaskID    string // task that the message continues; empty: none
+	Named     string // context that the message named: a session that is reserved under it, at Agent, is found before all else
+	Abandon   bool   // a new session goes on when its parent ends
+
+	// Ahead makes a session that no message has been sent to yet, and opens no
+	// run: the session holds its place, reserved, until a call names its context.
+	// The same RequestID again, in the same tree, finds the same session.
+	// MessageID, TaskID, RunID and Sent mean nothing then, nor does Principal
+	// where the tree is there already.
+	Ahead     bool
+	RequestID string          // empty: each is another
+	Summary   json.RawMessage // payload of the new session's context.summary, an object; nil: none
 
 	Limits lineage.Limits
 	Owner  string        // this sidecar
@@ -227,6 +308,7 @@ type Admission struct {
 type Caller struct {
 	ContextID string // the caller's own context; empty or the root: the root session
 	SiblingOf string // instead: the parent of the session that has this context at the called agent
+	Session   string // instead: the session with this id, which must be there (else ErrNotFound)
 	Depth     int    // depth that an unknown caller claims; 0: not known
 }
 
@@ -236,7 +318,7 @@ type Grant struct {
 	ParentContextID string          // the parent's own context: what the agent is told
 	RunID           string
 	Gen             int  // of the run; each grant of the same run has a higher one
-	New             bool // the session was made
+	New             bool // the session was made; with Ahead, not by an earlier request of the same id
 	Retry           bool // the message had been sent before
 	Resumed         bool // the run was there, and goes on
 	Waited          bool // Resumed, and it had been suspended; else it was at work
@@ -250,13 +332,26 @@ type Draft struct {
 	Payload json.RawMessage // an object
 }
 
+// Change takes a session a step further because somebody asks for it by the
+// API. See [lineage.Verb] for what a session allows.
+type Change struct {
+	Root    string
+	Session string
+	Verb    lineage.Verb
+	Reason  string          // of a failure; empty: none
+	Result  json.RawMessage // a lineage.Result; of a completion or failure; nil: none
+	TraceID string
+}
+
 // Progress tells what became of a run. Fields that are empty change nothing.
 //
 // A run or session that has ended stays as it is (events are still appended),
 // unless it ended as failed/lost and this is the agent's own word. An isolated
-// session and a worker end with their last run. A loss
-// (Reason lost) told with a Gen older than the run's is not believed: a newer
-// call holds the run.
+// session, a worker and a session that is being ended end with their last run.
+//
+// What only the holder of the run may say (that it is lost, or that no call
+// holds it any more) is not believed with a Gen older than the run's: a newer
+// call holds it.
 type Progress struct {
 	Root    string
 	Session string

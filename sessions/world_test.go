@@ -29,8 +29,10 @@ type shaky struct {
 	*storetest.Model
 
 	mu       sync.Mutex
-	down     bool  // nothing is answered
-	faulty   error // of every progress
+	down     bool     // nothing is answered
+	deaf     bool     // notices are lost
+	notices  []func() // tell them again
+	faulty   error    // of every progress
 	hung     chan struct{}
 	unclaims int
 	finds    int
@@ -126,6 +128,25 @@ func (s *shaky) Renew(ctx context.Context, runs []sessions.RunRef, lease time.Du
 	return s.Model.Renew(ctx, runs, lease)
 }
 
+func (s *shaky) Settle(ctx context.Context) (bool, error) {
+	if err := s.fault(); err != nil {
+		return false, err
+	}
+	return s.Model.Settle(ctx)
+}
+
+func (s *shaky) Watch(ctx context.Context, fn func(sessions.Notice)) error {
+	return s.Model.Watch(ctx, func(n sessions.Notice) {
+		s.mu.Lock()
+		deaf := s.deaf
+		s.notices = append(s.notices, func() { fn(n) })
+		s.mu.Unlock()
+		if !deaf {
+			fn(n)
+		}
+	})
+}
+
 func (s *shaky) Ping(context.Context) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -152,6 +173,7 @@ type hooked struct {
 	queued     []time.Duration
 	unrecorded int
 	dropped    int
+	ended      []string // agent, reason
 }
 
 const (
@@ -193,6 +215,11 @@ func newWorld(t *testing.T, store *shaky, change func(*sessions.Options)) *world
 				w.hooks.mu.Lock()
 				defer w.hooks.mu.Unlock()
 				w.hooks.unrecorded++
+			},
+			Ended: func(agent, reason string) {
+				w.hooks.mu.Lock()
+				defer w.hooks.mu.Unlock()
+				w.hooks.ended = append(w.hooks.ended, agent+" "+reason)
 			},
 			Dropped: func(n int) {
 				w.hooks.mu.Lock()
@@ -374,9 +401,9 @@ func (w *world) stands(run *sessions.Run, session, last lineage.State, reason st
 // tree returns the sessions of a tree.
 func (w *world) tree(root string) []lineage.Session {
 	w.Helper()
-	all, err := w.record.Reader().Sessions(w.Context(), root)
+	all, err := sessions.AllSessions(w.Context(), w.record.Reader(), root)
 	if err != nil {
-		w.Fatalf("Sessions(%s) = %v", root, err)
+		w.Fatalf("AllSessions(%s) = %v", root, err)
 	}
 	return all
 }

@@ -25,7 +25,7 @@ const (
 type job struct {
 	op    Op
 	until time.Time     // progress: when it is given up
-	done  chan struct{} // admission, and sync, which has no op: closed when all up to here is done
+	done  chan struct{} // do, and sync, which has no op: closed when all up to here is done
 
 	// Guarded by writer.mu.
 	finished  bool
@@ -70,13 +70,14 @@ func newWriter(store Store, timeout time.Duration, patient func() bool, applied 
 // errClosed is what becomes of ops that come after close.
 var errClosed = fmt.Errorf("%w: shutting down", ErrUnavailable)
 
-// admit has a carried out and waits for the outcome. When ctx ends first, late
-// gets the grant, if there will be one, and returns what is to be posted, or nil.
-func (w *writer) admit(ctx context.Context, a *Admission, late func(Grant) *Progress) (Grant, error) {
+// do has op carried out and waits for the outcome. When ctx ends first, late
+// gets the grant, if there will be one, and returns what is to be posted, or
+// nil. late may be nil: whatever comes of op stands.
+func (w *writer) do(ctx context.Context, op Op, late func(Grant) *Progress) (Grant, error) {
 	if err := ctx.Err(); err != nil {
 		return Grant{}, err // nobody is there to use a place
 	}
-	j := &job{op: Op{Admit: a}, done: make(chan struct{})}
+	j := &job{op: op, done: make(chan struct{})}
 	w.mu.Lock()
 	if err := w.down; err != nil || w.closed {
 		w.mu.Unlock()
@@ -250,7 +251,7 @@ func (w *writer) idle() bool {
 func (w *writer) apply(ctx context.Context, batch []*job) (undone []*job, down error) {
 	ops := make([]*Op, 0, len(batch))
 	for _, j := range batch {
-		if j.op.Admit != nil || j.op.Progress != nil {
+		if j.op.Admit != nil || j.op.Progress != nil || j.op.Change != nil {
 			ops = append(ops, &j.op)
 		}
 	}
@@ -279,7 +280,7 @@ func (w *writer) apply(ctx context.Context, batch []*job) (undone []*job, down e
 }
 
 // hold keeps progress for a store that does not answer, undone before what
-// came later, and lets go of what cannot wait: the admissions, and progress
+// came later, and lets go of what cannot wait: what somebody waits for, and progress
 // whose time is over. Nothing waits for a try that will not come (last).
 func (w *writer) hold(undone []*job, down error, last bool) {
 	now := time.Now()
@@ -309,7 +310,7 @@ func (w *writer) hold(undone []*job, down error, last bool) {
 	}
 }
 
-// finish tells the outcome of an admission or a sync to who waits for it.
+// finish tells the outcome of an op or a sync to who waits for it.
 func (w *writer) finish(j *job) {
 	w.mu.Lock()
 	j.finished = true

@@ -83,7 +83,7 @@ func newApp(ctx context.Context, o appOptions) (_ *app, err error) {
 	}
 	a.onStop("flushing telemetry", a.tel.Shutdown)
 
-	if a.store, err = openStore(ctx, cfg.Store, storeOptions{retain: cfg.Retain, log: o.Log}); err != nil {
+	if a.store, err = openStore(ctx, cfg.Store, storeOptions{retain: cfg.Retain, grace: cfg.Limits.Grace, log: o.Log}); err != nil {
 		return nil, fmt.Errorf("opening the store %s: %w", cfg.Store, err)
 	}
 	a.onStop("closing the store", func(context.Context) error { return a.store.Close() })
@@ -100,8 +100,13 @@ func newApp(ctx context.Context, o appOptions) (_ *app, err error) {
 	if err != nil {
 		return nil, err
 	}
+	agents, err := proxyAgents(cfg)
+	if err != nil {
+		return nil, err
+	}
 	a.record, err = sessions.New(context.WithoutCancel(ctx), sessions.Options{
-		Store: a.store, Local: cfg.Local.Name, Owner: owner(), CatchAll: uuid.NewString(), Secret: secret,
+		Store: a.store, Local: cfg.Local.Name, Agents: sessionAgents(agents), Owner: owner(), Alone: cfg.Store.Scheme() == "sqlite",
+		CatchAll: uuid.NewString(), Secret: secret,
 		Content: content, OnStoreDown: sessions.OnStoreDown(cfg.OnStoreDown), Logger: o.Log, Hooks: hooks,
 	})
 	if err != nil {
@@ -110,10 +115,6 @@ func newApp(ctx context.Context, o appOptions) (_ *app, err error) {
 	a.onStop("writing the record", a.record.Close)
 
 	pushURL, err := a.bindCallbacks(ctx, cfg)
-	if err != nil {
-		return nil, err
-	}
-	agents, err := proxyAgents(cfg)
 	if err != nil {
 		return nil, err
 	}
@@ -138,7 +139,7 @@ func newApp(ctx context.Context, o appOptions) (_ *app, err error) {
 		return nil, err
 	}
 	a.admin.server.Handler = admin.New(admin.Options{
-		Reader: a.record.Reader(), Limits: func() adminapi.Limits { return limits }, Ready: a.unready, Degraded: a.degraded, Metrics: a.tel.Metrics,
+		Reader: a.record.Reader(), Keeper: a.record, Limits: func() adminapi.Limits { return limits }, Ready: a.unready, Degraded: a.degraded, Metrics: a.tel.Metrics,
 		Token: string(token), Logger: o.Log,
 	})
 	return a, nil

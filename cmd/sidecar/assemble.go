@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"crypto/x509"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net/url"
@@ -29,18 +30,20 @@ import (
 
 type storeOptions struct {
 	retain   time.Duration
+	grace    time.Duration // 0: none
 	log      *slog.Logger
 	readOnly bool // for looking only
 }
 
 // openStore opens the store that a URL names.
 func openStore(ctx context.Context, u config.StoreURL, o storeOptions) (sessions.Store, error) {
+	grace := max(o.grace, time.Nanosecond) // to a store 0 means its default
 	if u.Scheme() == "sqlite" {
 		return sqlite.Open(ctx, sqlite.Options{
-			Path: strings.TrimPrefix(u.Reveal(), "sqlite:"), Retain: o.retain, Logger: o.log, ReadOnly: o.readOnly,
+			Path: strings.TrimPrefix(u.Reveal(), "sqlite:"), Retain: o.retain, Grace: grace, Logger: o.log, ReadOnly: o.readOnly,
 		})
 	}
-	return redis.Open(ctx, redis.Options{URL: u.Reveal(), Retain: o.retain, Logger: o.log})
+	return redis.Open(ctx, redis.Options{URL: u.Reveal(), Retain: o.retain, Grace: grace, Logger: o.log})
 }
 
 func proxyAgents(cfg *config.Config) ([]proxy.Agent, error) {
@@ -70,6 +73,7 @@ func proxyAgents(cfg *config.Config) ([]proxy.Agent, error) {
 			Session: sessions.Agent{
 				Name: a.Name, Isolate: a.IsolateSessions, ContextIDs: contextid.Mode(a.ContextIDs),
 				Kind: lineage.Kind(a.Kind), Inherit: lineage.Inherit(a.Inherits()), TTL: a.SessionTTL(), Limits: limits,
+				Abandon: a.OnParentEnd == config.OnParentEndAbandon, Reconcile: a.Reconcile,
 			},
 			URL: u, GRPCURL: grpc, TLS: tls, CardsAsSent: !a.Cards.Rewrite, CardKeys: keys,
 			Told: lineage.Told(a.Lineage), RefuseTask: a.Refuse == config.RefuseTask,
@@ -77,6 +81,15 @@ func proxyAgents(cfg *config.Config) ([]proxy.Agent, error) {
 		})
 	}
 	return agents, nil
+}
+
+// sessionAgents is what the record knows of the agents.
+func sessionAgents(agents []proxy.Agent) []sessions.Agent {
+	of := make([]sessions.Agent, len(agents))
+	for i := range agents {
+		of[i] = agents[i].Session
+	}
+	return of
 }
 
 func lineageLimits(l config.Limits) lineage.Limits {
@@ -134,6 +147,21 @@ func newHooks(ctx context.Context, provider metric.MeterProvider) (sessions.Hook
 	if err != nil {
 		return sessions.Hooks{}, err
 	}
+	canceled, err := m.Int64Counter("a2a_sidecar_cancels",
+		metric.WithDescription("Agents asked to stop a task of a session that is to end, by agent and outcome."))
+	if err != nil {
+		return sessions.Hooks{}, err
+	}
+	asked, err := m.Int64Counter("a2a_sidecar_reconciles",
+		metric.WithDescription("Agents asked how a task stands that no call holds, by agent and outcome."))
+	if err != nil {
+		return sessions.Hooks{}, err
+	}
+	ended, err := m.Int64Counter("a2a_sidecar_calls_ended",
+		metric.WithDescription("Calls cut off since the grace of their session was over, by agent and reason."))
+	if err != nil {
+		return sessions.Hooks{}, err
+	}
 	at := func(agent string) metric.MeasurementOption {
 		return metric.WithAttributeSet(attribute.NewSet(attribute.String("agent", agent)))
 	}
@@ -141,7 +169,27 @@ func newHooks(ctx context.Context, provider metric.MeterProvider) (sessions.Hook
 		Queued:     func(agent string, waited time.Duration) { queue.Record(ctx, waited.Seconds(), at(agent)) },
 		Unrecorded: func(agent string) { unrecorded.Add(ctx, 1, at(agent)) },
 		Dropped:    func(n int) { dropped.Add(ctx, int64(n)) },
+		Canceled:   func(agent string, err error) { canceled.Add(ctx, 1, with(agent, "outcome", outcomeOf(err))) },
+		Asked:      func(agent string, err error) { asked.Add(ctx, 1, with(agent, "outcome", outcomeOf(err))) },
+		Ended:      func(agent, reason string) { ended.Add(ctx, 1, with(agent, "reason", reason)) },
 	}, nil
+}
+
+// with labels a measurement with an agent and one thing more.
+func with(agent, name, value string) metric.MeasurementOption {
+	return metric.WithAttributeSet(attribute.NewSet(attribute.String("agent", agent), attribute.String(name, value)))
+}
+
+// outcomeOf names what became of a call of the sidecar's own accord.
+func outcomeOf(err error) string {
+	switch {
+	case err == nil:
+		return "answered"
+	case errors.Is(err, sessions.ErrTaskGone):
+		return "gone"
+	default:
+		return "failed"
+	}
 }
 
 func readRoots(file string) (*x509.CertPool, error) {

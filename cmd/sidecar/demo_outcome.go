@@ -101,7 +101,7 @@ func gatherScene(policy config.Agent, queueTimeout time.Duration, answers []demo
 
 // countEvents counts what the log of the tree tells of calls to the agent.
 func (s *demoScene) countEvents(ctx context.Context, record sessions.Reader, root string) error {
-	nodes, err := record.Sessions(ctx, root)
+	nodes, err := sessions.AllSessions(ctx, record, root)
 	if err != nil {
 		return err
 	}

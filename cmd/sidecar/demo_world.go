@@ -12,6 +12,7 @@ import (
 
 	"github.com/a2a-sidecar/a2a-sidecar/config"
 	"github.com/a2a-sidecar/a2a-sidecar/internal/agents"
+	"github.com/a2a-sidecar/a2a-sidecar/sessions"
 )
 
 // demoStore is a store of which nothing stays.
@@ -134,7 +135,7 @@ func (w *demoWorld) play(ctx context.Context, calls int) (*demoOutcome, error) {
 		}
 	}
 	var err error
-	o.Sessions, err = record.Sessions(ctx, o.Conversation)
+	o.Sessions, err = sessions.AllSessions(ctx, record, o.Conversation)
 	if err != nil {
 		return nil, fmt.Errorf("reading the record: %w", err)
 	}

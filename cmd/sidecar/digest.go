@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"time"
 )
 
 const (
@@ -27,6 +28,8 @@ type gist struct {
 	Kind      string `json:"kind"`
 	Isolated  bool   `json:"isolated"`
 	Remote    bool   `json:"remote"`
+	Reserved  bool   `json:"reserved"`
+	GraceMS   int64  `json:"graceMs"`
 	State     string `json:"state"`
 	Reason    string `json:"reason"`
 	Limit     string `json:"limit"`
@@ -39,6 +42,7 @@ type gist struct {
 	Name      string `json:"name"`
 	MediaType string `json:"mediaType"`
 	Bytes     int    `json:"bytes"`
+	Text      string `json:"text"`
 	said
 	Message said `json:"message"`
 	Result  struct {
@@ -55,7 +59,10 @@ func digest(payload json.RawMessage, room int, st style) string {
 		// Not a payload that the sidecar writes: shown as it is.
 		return fit(raw(payload, st), room, st)
 	}
-	ws := words(g.Agent, g.Kind, when(g.Isolated, "isolated"), when(g.Remote, "elsewhere"), g.State, g.Reason)
+	ws := words(g.Agent, g.Kind, when(g.Isolated, "isolated"), when(g.Remote, "elsewhere"), when(g.Reserved, "reserved"), g.State, g.Reason)
+	if g.GraceMS > 0 {
+		ws = append(ws, "grace "+span(time.Duration(g.GraceMS)*time.Millisecond))
+	}
 	if g.Limit != "" {
 		ws = append(ws, fmt.Sprintf("%s %d of %d", g.Limit, g.Count, g.Value))
 	}
@@ -95,7 +102,7 @@ func (g *gist) text() string {
 		}
 	}
 	if len(texts) == 0 {
-		texts = words(g.Result.Summary)
+		texts = words(g.Text, g.Result.Summary)
 	}
 	return strings.Join(texts, " ")
 }

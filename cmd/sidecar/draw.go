@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"time"
 
@@ -18,6 +19,12 @@ const (
 // drawTree draws a tree whose sessions are in spawn order: a line about the
 // whole, then one for each session. All siblings are shown, however many.
 func drawTree(w io.Writer, sessions []lineage.Session, now time.Time, st style) error {
+	return drawPart(w, sessions, nil, now, st)
+}
+
+// drawPart does the same with the first sessions of a tree that has more of
+// them. Whole is what that tree counts; nil: these are all.
+func drawPart(w io.Writer, sessions []lineage.Session, whole *adminapi.Counts, now time.Time, st style) error {
 	if len(sessions) == 0 {
 		return nil
 	}
@@ -27,7 +34,7 @@ func drawTree(w io.Writer, sessions []lineage.Session, now time.Time, st style) 
 		d.session(&top[i], nil, "", "")
 	}
 	d.fitContexts()
-	if _, err := io.WriteString(w, d.header(sessions)+d.table.draw(st)); err != nil {
+	if _, err := io.WriteString(w, d.header(sessions, whole)+d.table.draw(st)); err != nil {
 		return fmt.Errorf("drawing the tree: %w", err)
 	}
 	return nil
@@ -52,15 +59,11 @@ func (d *drawing) session(s, parent *adminapi.Session, lead, below string) {
 		agent = ""
 	}
 	mark, stateColour := d.mark(&s.Session)
-	state := mark + " " + string(s.State)
-	if s.Reason != "" {
-		state += " " + s.Reason
-	}
 	d.table.add(
 		cell{lead: lead, text: d.clean(name), sgr: nameColour},
 		cell{text: d.clean(agent)},
 		cell{text: d.clean(string(s.Kind)), sgr: dim},
-		cell{text: d.clean(state), sgr: stateColour},
+		cell{text: d.clean(mark + " " + stateOf(&s.Session)), sgr: stateColour},
 		cell{text: d.lasted(&s.Session), right: true},
 		cell{text: d.notes(&s.Session), sgr: yellow},
 		cell{text: d.clean(s.ContextID), sgr: dim},
@@ -89,6 +92,21 @@ func (d *drawing) name(s, parent *adminapi.Session) string {
 	return s.Branch
 }
 
+// stateOf says how s stands: what it is, and whether it is asked to stop.
+func stateOf(s *lineage.Session) string {
+	state := strings.Join(words(string(s.State), s.Reason), " ")
+	switch {
+	case s.Reserved && s.State == lineage.Active:
+		state = "reserved"
+	case s.Reserved:
+		state += ", reserved"
+	}
+	if s.Ending != "" {
+		state += ", canceling (" + s.Ending + ")"
+	}
+	return state
+}
+
 // mark is the sign and the colour of a session's state. An active session in
 // which nothing runs has a hollow one.
 func (d *drawing) mark(s *lineage.Session) (sign, colour string) {
@@ -102,7 +120,11 @@ func (d *drawing) mark(s *lineage.Session) (sign, colour string) {
 	case lineage.Expired:
 		return d.or("◌", "-"), dim
 	case lineage.Active:
-		if d.running(s) {
+		switch {
+		case !d.running(s):
+		case s.Ending != "":
+			return d.or("●", "*"), yellow
+		default:
 			return d.or("●", "*"), cyan
 		}
 	}
@@ -112,7 +134,13 @@ func (d *drawing) mark(s *lineage.Session) (sign, colour string) {
 // running reports whether something is under way in s. What runs below the
 // root runs in the root: its own runs are not recorded.
 func (d *drawing) running(s *lineage.Session) bool {
-	return s.Live() || s.Kind == lineage.Main && !s.State.Terminal() && d.last.Equal(d.now)
+	return works(s) || s.Kind == lineage.Main && !s.State.Terminal() && d.last.Equal(d.now)
+}
+
+// works reports whether a run of s is open or waits. A session may be live
+// without: its place is reserved.
+func works(s *lineage.Session) bool {
+	return slices.ContainsFunc(s.Runs, func(r lineage.Run) bool { return !r.State.Terminal() })
 }
 
 // lasted is how long s has lasted: until its end, until now while something
@@ -155,6 +183,9 @@ func (d *drawing) notes(s *lineage.Session) string {
 	if s.Edge == lineage.EdgeFork {
 		notes = append(notes, "fork")
 	}
+	if s.Abandon && !s.State.Terminal() {
+		notes = append(notes, "outlives its parent")
+	}
 	return strings.Join(notes, ", ")
 }
 
@@ -176,8 +207,9 @@ func (d *drawing) fitContexts() {
 	}
 }
 
-// header is the line about the whole tree; more than one where it is long.
-func (d *drawing) header(sessions []lineage.Session) string {
+// header is the line about the whole tree; more than one where it is long. Of
+// a tree that is drawn in part it tells only what is known of the whole.
+func (d *drawing) header(sessions []lineage.Session, whole *adminapi.Counts) string {
 	live, depth, errs := 0, 0, 0
 	agents := map[string]bool{}
 	started := sessions[0].CreatedAt
@@ -193,14 +225,23 @@ func (d *drawing) header(sessions []lineage.Session) string {
 			started = s.CreatedAt
 		}
 	}
-	facts := []string{
-		plural(len(sessions), "session"), fmt.Sprintf("%d live", live), fmt.Sprintf("depth %d", depth),
-		plural(len(agents), "agent"),
+	all := len(sessions)
+	if whole != nil {
+		all, live, depth, errs = whole.Sessions, whole.Live, whole.Depth, whole.Errors
+	}
+	facts := []string{plural(all, "session"), fmt.Sprintf("%d live", live), fmt.Sprintf("depth %d", depth)}
+	if whole == nil {
+		facts = append(facts, plural(len(agents), "agent"))
 	}
 	if errs > 0 {
 		facts = append(facts, plural(errs, "error"))
 	}
-	facts = append(facts, "started "+d.clock(started, d.now), span(d.last.Sub(started)))
+	facts = append(facts, "started "+d.clock(started, d.now))
+	if whole == nil {
+		facts = append(facts, span(d.last.Sub(started)))
+	} else {
+		facts = append(facts, fmt.Sprintf("the first %d drawn", len(sessions)))
+	}
 	dot := d.or(" · ", ", ")
 	root := d.clean(sessions[0].Tree)
 	line := strings.Join(facts, dot)
@@ -244,7 +285,7 @@ func failures(s *lineage.Session) int {
 func lastActivity(sessions []lineage.Session, now time.Time) time.Time {
 	last := sessions[0].CreatedAt
 	for i := range sessions {
-		if sessions[i].Live() {
+		if works(&sessions[i]) {
 			return now
 		}
 		if t := lastEnd(&sessions[i]); t.After(last) {

@@ -83,16 +83,34 @@ func exitCode(err error) int {
 	if errors.Is(err, sessions.ErrNotFound) {
 		return exitNotFound
 	}
-	switch adminapi.StatusOf(err) {
+	p, ok := errors.AsType[*adminapi.Problem](err)
+	if !ok {
+		return exitFailed
+	}
+	switch p.Status {
 	case http.StatusBadRequest:
+		if p.Reason != "" { // a cap that no waiting lifts
+			return exitRefused
+		}
 		return exitUsage
 	case http.StatusNotFound:
 		return exitNotFound
 	case http.StatusConflict, http.StatusTooManyRequests:
 		return exitRefused
-	default:
-		return exitFailed
+	case http.StatusForbidden:
+		if p.Reason == string(lineage.ContextForbidden) {
+			return exitRefused
+		}
 	}
+	return exitFailed
+}
+
+// reasonOf returns the reason of the problem in err, empty if there is none.
+func reasonOf(err error) string {
+	if p, ok := errors.AsType[*adminapi.Problem](err); ok {
+		return p.Reason
+	}
+	return ""
 }
 
 func hintFor(err error) string {
@@ -106,6 +124,10 @@ func hintFor(err error) string {
 		return "the other side did not answer in time"
 	case adminapi.StatusOf(err) == http.StatusUnauthorized:
 		return "--token-file FILE names the file that holds the token"
+	case reasonOf(err) == adminapi.ReasonUnknownAgent:
+		return "it is one of the names under agents in the sidecar's configuration"
+	case reasonOf(err) == adminapi.ReasonConflict:
+		return "`sidecar session ID` shows how it stands"
 	case adminapi.StatusOf(err) == http.StatusMisdirectedRequest:
 		return "call it by the address that it is bound to"
 	default:

@@ -226,7 +226,7 @@ func eventColour(kind string) string {
 	switch kind {
 	case lineage.EventFailed, lineage.EventRefused, lineage.EventExpired:
 		return red
-	case lineage.EventCrossed, lineage.EventCollapsed, lineage.EventQueued, lineage.EventSuspended:
+	case lineage.EventCrossed, lineage.EventCollapsed, lineage.EventQueued, lineage.EventSuspended, lineage.EventCancel:
 		return yellow
 	case lineage.EventCompleted:
 		return green

@@ -29,7 +29,7 @@ const (
 // of a store.
 type viewer interface {
 	Trees(context.Context, adminapi.TreesQuery) (adminapi.TreePage, error)
-	Tree(ctx context.Context, root string) (adminapi.TreeView, error)
+	TreePart(ctx context.Context, root string, q adminapi.SessionsQuery) (adminapi.TreeView, error)
 	Events(ctx context.Context, root string, q adminapi.EventsQuery) (adminapi.EventPage, error)
 	Session(ctx context.Context, id string) (lineage.Session, error)
 }
@@ -42,11 +42,17 @@ type source struct {
 
 // lookAt gives cmd the flags that say where it looks.
 func lookAt(e *env, cmd *cobra.Command) *source {
-	s := &source{env: e}
+	s := asks(e, cmd)
 	cmd.GroupID = groupLook
+	cmd.Flags().StringVar(&s.store, "store", "", "look into a store instead: sqlite:PATH, read-only, or redis://HOST:PORT")
+	return s
+}
+
+// asks gives cmd the flags that say which admin API it asks.
+func asks(e *env, cmd *cobra.Command) *source {
+	s := &source{env: e}
 	cmd.Flags().StringVar(&s.admin, "admin", "", "admin API to ask (env SIDECAR_ADMIN; default "+defaultAdmin+")")
 	cmd.Flags().StringVar(&s.tokenFile, "token-file", "", "file with the admin API's token (env SIDECAR_TOKEN_FILE)")
-	cmd.Flags().StringVar(&s.store, "store", "", "look into a store instead: sqlite:PATH, read-only, or redis://HOST:PORT")
 	return s
 }
 
@@ -58,9 +64,15 @@ func (s *source) open(ctx context.Context) (viewer, func(), error) {
 	if s.store != "" {
 		return s.openStore(ctx)
 	}
+	client, err := s.client()
+	return client, func() {}, err
+}
+
+// client returns a client of the admin API.
+func (s *source) client() (*adminapi.Client, error) {
 	token, err := readSecret(config.Secret{File: cmp.Or(s.tokenFile, s.env.getenv("SIDECAR_TOKEN_FILE"))})
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	address := cmp.Or(s.admin, s.env.getenv("SIDECAR_ADMIN"), defaultAdmin)
 	if !strings.Contains(address, "://") {
@@ -72,9 +84,9 @@ func (s *source) open(ctx context.Context) (viewer, func(), error) {
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	})
 	if err != nil {
-		return nil, nil, &failure{error: err, code: exitUsage}
+		return nil, &failure{error: err, code: exitUsage}
 	}
-	return client, func() {}, nil
+	return client, nil
 }
 
 func (s *source) openStore(ctx context.Context) (viewer, func(), error) {
@@ -87,11 +99,11 @@ func (s *source) openStore(ctx context.Context) (viewer, func(), error) {
 				hint: "--admin URL asks that process",
 			}
 		}
-	case "redis", "rediss":
+	case "redis", "rediss", "redis+cluster", "redis+sentinel":
 	default:
 		return nil, nil, &failure{
 			error: fmt.Errorf("opening the store %s: no such kind of store", url), code: exitUsage,
-			hint: "it is sqlite:PATH, redis://HOST:PORT or rediss://HOST:PORT",
+			hint: "it is sqlite:PATH, redis://HOST:PORT, rediss://…, redis+cluster://HOST:PORT,… or redis+sentinel://HOST:PORT,…/MASTER",
 		}
 	}
 	log := slog.New(slog.NewTextHandler(s.env.stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
@@ -129,7 +141,7 @@ func findRoot(ctx context.Context, v viewer, name string) (string, error) {
 	}
 	// A whole id is by far the most common name, and to list all trees may take long.
 	if name != "" {
-		_, err := v.Tree(ctx, name)
+		_, err := v.TreePart(ctx, name, adminapi.SessionsQuery{Limit: 1})
 		if err == nil {
 			return name, nil
 		}

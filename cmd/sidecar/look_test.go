@@ -27,7 +27,7 @@ type fake struct {
 	lists int // how many pages of trees it was asked for
 }
 
-func (f *fake) Tree(_ context.Context, root string) (adminapi.TreeView, error) {
+func (f *fake) TreePart(_ context.Context, root string, _ adminapi.SessionsQuery) (adminapi.TreeView, error) {
 	if f.err != nil {
 		return adminapi.TreeView{}, f.err
 	}

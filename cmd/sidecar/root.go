@@ -67,6 +67,7 @@ or a conflict.`,
 	root.AddGroup(
 		&cobra.Group{ID: groupRun, Title: "Run:"},
 		&cobra.Group{ID: groupLook, Title: "Look:"},
+		&cobra.Group{ID: groupSteer, Title: "Steer:"},
 		&cobra.Group{ID: groupConfig, Title: "Configure:"},
 	)
 	root.AddCommand(
@@ -76,6 +77,12 @@ or a conflict.`,
 		newTreeCmd(e),
 		newEventsCmd(e),
 		newSessionCmd(e),
+		newSpawnCmd(e),
+		newCompleteCmd(e),
+		newFailCmd(e),
+		newSuspendCmd(e),
+		newResumeCmd(e),
+		newCancelCmd(e),
 		newCheckCmd(e),
 		newSchemaCmd(e),
 		newVersionCmd(e),
@@ -88,6 +95,7 @@ or a conflict.`,
 const (
 	groupRun    = "run"
 	groupLook   = "look"
+	groupSteer  = "steer"
 	groupConfig = "config"
 )
 
@@ -113,6 +121,16 @@ func takes(names ...string) cobra.PositionalArgs {
 		}
 		if len(args) > len(names) {
 			return fmt.Errorf("there is an argument too many: %q", args[len(names)])
+		}
+		return nil
+	}
+}
+
+// takesSome wants one argument or more.
+func takesSome(name string) cobra.PositionalArgs {
+	return func(_ *cobra.Command, args []string) error {
+		if len(args) == 0 {
+			return fmt.Errorf("%s is missing", name)
 		}
 		return nil
 	}

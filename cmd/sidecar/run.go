@@ -14,7 +14,7 @@ import (
 
 const (
 	drainTime = 10 * time.Second // that calls under way get once the sidecar is told to stop
-	sweepTime = time.Minute      // between looks for what is overdue: trees past retain, runs that nobody holds
+	sweepTime = time.Minute      // between looks for trees past retain; what is due within one is the record's concern
 )
 
 // errStopping is the cause of the end of calls that were still under way when

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"encoding/json"
 	"fmt"
 	"strconv"
 	"strings"
@@ -58,15 +59,19 @@ func describeSession(s *lineage.Session, now time.Time, st style) string {
 	fact("parent", s.Parent)
 	fact("agent", s.Agent)
 	fact("context", s.ContextID)
-	fact("kind", strings.Join(words(string(s.Kind), when(s.Isolated, "isolated"), when(s.Remote, "elsewhere")), ", "))
-	fact("state", strings.Join(words(string(s.State), s.Reason), " "))
+	fact("kind", strings.Join(words(string(s.Kind), when(s.Isolated, "isolated"), when(s.Remote, "elsewhere"), when(s.Abandon, "outlives its parent")), ", "))
+	fact("state", stateOf(s))
 	fact("depth", strconv.Itoa(s.Depth))
 	fact("turn", s.Turn)
 	fact("placed by", string(s.ParentSource))
 	fact("inherits", string(s.Inherit))
 	fact("created", at(&s.CreatedAt))
 	fact("ended", at(s.EndedAt))
-	fact("deadline", at(s.Deadline))
+	if s.Ending != "" {
+		fact("grace until", at(s.Deadline))
+	} else {
+		fact("deadline", at(s.Deadline))
+	}
 	fact("owner", s.Owner)
 	fact("trace", s.TraceID)
 	if s.Result != nil {
@@ -74,9 +79,10 @@ func describeSession(s *lineage.Session, now time.Time, st style) string {
 		for _, a := range s.Result.Artifacts {
 			fact("artifact", strings.Join(words(a.ID, a.Name, a.MediaType, plural(a.Bytes, "byte")), " "))
 		}
+		fact("memory", strings.Join(s.Result.MemoryIDs, " "))
 	}
-	fact("usage", string(s.Usage))
-	fact("metadata", string(s.Metadata))
+	fact("usage", document(s.Usage))
+	fact("metadata", document(s.Metadata))
 
 	var runs table
 	for i := range s.Runs {
@@ -96,6 +102,9 @@ func describeSession(s *lineage.Session, now time.Time, st style) string {
 	}
 	return facts.draw(st) + runs.draw(st)
 }
+
+// document returns JSON as text, empty if it is none or null.
+func document(raw json.RawMessage) string { return strings.TrimSuffix(string(raw), "null") }
 
 // words returns those of ws that are not empty.
 func words(ws ...string) []string {

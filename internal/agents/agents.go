@@ -58,6 +58,9 @@ type Options struct {
 	// message for as long as it does not return. When it fails, so does the
 	// task. Its context ends when the task is cancelled or the agent is closed.
 	Work func(ctx context.Context) error
+	// Stubborn says that the agent does not stop when it is asked to: it answers
+	// that its tasks cannot be cancelled.
+	Stubborn bool
 
 	Logger *slog.Logger // nil: what the SDK logs is dropped
 }
@@ -79,12 +82,14 @@ type Agent struct {
 	drain  func() error // lets answers leave, and then closes the server
 	served chan error   // what Serve ended with
 	grpc   *grpcServer  // nil: none
+	conns  connections
 
 	working sync.WaitGroup
 
 	mu     sync.Mutex // guards the fields below
 	closed bool
 	calls  []Call
+	asked  []Asked
 	memory map[string][]*a2a.Message // by context, in order of arrival
 	busy   int
 	most   int
@@ -144,13 +149,13 @@ func Start(ctx context.Context, opts Options) (*Agent, error) {
 		}
 		return nil
 	}
-	go func() { a.served <- a.server.Serve(listener) }()
+	go func() { a.served <- a.server.Serve(a.conns.listener(listener)) }()
 	return a, nil
 }
 
 // routes lays out the interfaces that the agent's version asks for, and its card.
 func (a *Agent) routes(ctx context.Context, executor a2asrv.AgentExecutor) (http.Handler, error) {
-	options := []a2asrv.RequestHandlerOption{a2asrv.WithLogger(a.opts.Logger)}
+	options := []a2asrv.RequestHandlerOption{a2asrv.WithLogger(a.opts.Logger), a2asrv.WithCallInterceptors(interceptor{agent: a})}
 	if a.opts.Push {
 		options = append(options, a2asrv.WithPushNotifications(push.NewInMemoryStore(), push.NewHTTPPushSender(nil)))
 	}
@@ -206,6 +211,25 @@ func (a *Agent) MaxParallel() int {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.most
+}
+
+// Break cuts the connections that callers have to the agent. It goes on working,
+// and takes new ones.
+func (a *Agent) Break() error {
+	if err := a.conns.cut(); err != nil {
+		return fmt.Errorf("breaking the connections of agent %s: %w", a.opts.Name, err)
+	}
+	return nil
+}
+
+// Crash ends the agent as Close does, but that its callers get no answer: they
+// are cut off first.
+func (a *Agent) Crash() error {
+	err := a.server.Close()
+	if a.grpc != nil {
+		a.grpc.Stop()
+	}
+	return errors.Join(err, a.Close())
 }
 
 // Close ends the agent: what it works on fails. It returns when nothing of the

@@ -91,8 +91,12 @@ func (x executor) Execute(ctx context.Context, exec *a2asrv.ExecutorContext) ite
 	}
 }
 
-func (executor) Cancel(_ context.Context, exec *a2asrv.ExecutorContext) iter.Seq2[a2a.Event, error] {
+func (x executor) Cancel(_ context.Context, exec *a2asrv.ExecutorContext) iter.Seq2[a2a.Event, error] {
 	return func(yield func(a2a.Event, error) bool) {
+		if x.agent.opts.Stubborn {
+			yield(nil, a2a.ErrTaskNotCancelable)
+			return
+		}
 		yield(a2a.NewStatusUpdateEvent(exec, a2a.TaskStateCanceled, nil), nil)
 	}
 }

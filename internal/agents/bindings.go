@@ -62,7 +62,7 @@ func (a *Agent) offer(ctx context.Context, mux *http.ServeMux, card *a2a.AgentCa
 				serve(pathREST03, binding, a2av0.Version, a2av0.NewRESTHandler(handler))
 			}
 		case a2a.TransportProtocolGRPC:
-			g, err := startGRPC(ctx, handler, speaks10, speaks03)
+			g, err := startGRPC(ctx, &a.conns, handler, speaks10, speaks03)
 			if err != nil {
 				return err
 			}
@@ -88,7 +88,7 @@ type grpcServer struct {
 }
 
 // startGRPC serves handler by gRPC on a free port of 127.0.0.1.
-func startGRPC(ctx context.Context, handler a2asrv.RequestHandler, speaks10, speaks03 bool) (*grpcServer, error) {
+func startGRPC(ctx context.Context, conns *connections, handler a2asrv.RequestHandler, speaks10, speaks03 bool) (*grpcServer, error) {
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
 	if err != nil {
 		return nil, err
@@ -103,7 +103,7 @@ func startGRPC(ctx context.Context, handler a2asrv.RequestHandler, speaks10, spe
 	if speaks03 {
 		grpc03.NewHandler(handler).RegisterWith(g.Server)
 	}
-	go func() { g.served <- g.Serve(listener) }()
+	go func() { g.served <- g.Serve(conns.listener(listener)) }()
 	return g, nil
 }
 

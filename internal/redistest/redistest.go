@@ -10,6 +10,10 @@
 // The server listens on loopback and on a Unix socket, keeps nothing on disk
 // unless its arguments say so, and ends with the test. [Server.Stop] and
 // [Server.Restart] make an outage at an address that stays the same.
+//
+// [StartCluster] and [StartSentinel] run several as a cluster, or as a master
+// with a replica and sentinels; they cost some seconds, and lose a master on
+// demand. All of it runs [Valkey] too.
 package redistest
 
 import (
@@ -33,25 +37,21 @@ import (
 )
 
 const (
-	startTimeout = 20 * time.Second // far above what a loaded machine needs
-	pollEvery    = 2 * time.Millisecond
+	startTimeout = 20 * time.Second      // far above what a loaded machine needs
+	pollEvery    = 2 * time.Millisecond  // for a server's first answer
+	lookEvery    = 20 * time.Millisecond // for several servers to agree
 
 	// maxSocketPath is under the shortest sun_path of the systems that Go runs on (104 bytes).
 	maxSocketPath = 100
-
-	missing = "redis-server is not installed: run `make redis` (or `apt-get install redis-server`, " +
-		"`brew install redis`), or set REDIS_SERVER to its path"
 )
 
-// errNoServer tells that this machine has no redis-server.
-var errNoServer = errors.New(missing)
-
-// Server is one redis-server process. Its methods may be called from any goroutine.
+// Server is one server process. Its methods may be called from any goroutine.
 type Server struct {
-	bin  string
-	args []string
-	dir  string
-	port int
+	engine Engine
+	bin    string
+	args   []string
+	dir    string
+	port   int
 
 	mu     sync.Mutex // guards cmd and exited
 	cmd    *exec.Cmd  // nil while stopped
@@ -64,33 +64,59 @@ type Server struct {
 // Without a redis-server the test is skipped, or fails if REQUIRE_REDIS is 1.
 func Start(tb testing.TB, args ...string) *Server {
 	tb.Helper()
-	s, err := Launch(args...)
-	if errors.Is(err, errNoServer) && os.Getenv("REQUIRE_REDIS") != "1" {
-		tb.Skip(missing)
-	}
-	if err != nil {
-		tb.Fatal(err)
-	}
-	tb.Cleanup(s.Close)
-	return s
+	return Redis.Start(tb, args...)
 }
 
 // Launch is [Start] for a caller that has no test; it must call Close.
-func Launch(args ...string) (*Server, error) {
-	bin, err := find()
+func Launch(args ...string) (*Server, error) { return Redis.Launch(args...) }
+
+// Start is [Start] for an engine.
+func (e Engine) Start(tb testing.TB, args ...string) *Server {
+	tb.Helper()
+	return started(tb, e, func() (*Server, error) { return e.Launch(args...) })
+}
+
+// Launch is [Launch] for an engine.
+func (e Engine) Launch(args ...string) (*Server, error) {
+	return e.launch(func(*Server) (setUp, error) { return setUp{args: args}, nil })
+}
+
+// setUp is what makes a server more than a plain one.
+type setUp struct {
+	file string   // its configuration file; empty: none
+	args []string // win over the file and the defaults
+}
+
+// launch runs a server. The setUp is made for the directory and port of each
+// attempt.
+func (e Engine) launch(prepare func(*Server) (setUp, error)) (*Server, error) {
+	bin, err := e.find()
 	if err != nil {
 		return nil, err
 	}
 	dir, err := shortTempDir()
 	if err != nil {
-		return nil, fmt.Errorf("making a directory for redis-server: %w", err)
+		return nil, fmt.Errorf("making a directory for %s: %w", e, err)
 	}
-	s := &Server{bin: bin, args: args, dir: dir}
+	s := &Server{engine: e, bin: bin, dir: dir}
 	// Somebody may take the port between the look and the start: then try another.
 	for range 5 {
 		if s.port, err = freePort(); err != nil {
 			break
 		}
+		var more setUp
+		if more, err = prepare(s); err != nil {
+			break
+		}
+		s.args = nil
+		if more.file != "" {
+			s.args = append(s.args, more.file)
+		}
+		s.args = append(s.args,
+			"--bind", "127.0.0.1", "--port", strconv.Itoa(s.port), "--unixsocket", s.Socket(),
+			"--dir", s.dir, "--save", "", "--appendonly", "no", "--daemonize", "no",
+		)
+		s.args = append(s.args, more.args...)
 		if err = s.start(); err == nil {
 			return s, nil
 		}
@@ -129,10 +155,23 @@ func (s *Server) Stop() {
 // back empty unless the arguments of Start asked for persistence.
 func (s *Server) Restart(tb testing.TB) {
 	tb.Helper()
-	s.Stop()
-	if err := s.start(); err != nil {
+	if err := s.Revive(); err != nil {
 		tb.Fatal(err)
 	}
+}
+
+// Revive is [Server.Restart] for a caller that has no test.
+func (s *Server) Revive() error {
+	s.Stop()
+	return s.start()
+}
+
+// Running reports whether the server's process has been started and not been
+// stopped since.
+func (s *Server) Running() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.cmd != nil
 }
 
 // Close stops the server and removes its files.
@@ -154,21 +193,17 @@ func (s *Server) kill() {
 func (s *Server) start() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	log, err := os.Create(filepath.Join(s.dir, "log"))
+	log, err := os.Create(s.log())
 	if err != nil {
-		return fmt.Errorf("starting redis-server: %w", err)
+		return fmt.Errorf("starting %s: %w", s.engine, err)
 	}
 	defer func() { _ = log.Close() }() // the child has its own handle
 
-	args := []string{
-		"--bind", "127.0.0.1", "--port", strconv.Itoa(s.port), "--unixsocket", s.Socket(),
-		"--dir", s.dir, "--save", "", "--appendonly", "no", "--daemonize", "no",
-	}
-	cmd := exec.Command(s.bin, append(args, s.args...)...)
+	cmd := exec.Command(s.bin, s.args...)
 	cmd.Stdout, cmd.Stderr = log, log
 	dieWithParent(cmd)
 	if err := cmd.Start(); err != nil {
-		return fmt.Errorf("starting redis-server: %w", err)
+		return fmt.Errorf("starting %s: %w", s.engine, err)
 	}
 	exited := make(chan struct{})
 	go func() {
@@ -179,32 +214,31 @@ func (s *Server) start() error {
 
 	if err := s.awaitPong(exited); err != nil {
 		s.kill()
-		said, _ := os.ReadFile(log.Name()) // without it the error stands alone
-		return fmt.Errorf("starting redis-server on %s: %w; it said:\n%s", s.Addr(), err, said)
+		return fmt.Errorf("starting %s on %s: %w; it said:\n%s", s.engine, s.Addr(), err, s.said())
 	}
 	return nil
 }
 
-// awaitPong waits until the server answers, has exited, or has had its time. It
-// asks on the socket: on the port a stranger might answer.
+func (s *Server) log() string { return filepath.Join(s.dir, "log") }
+
+// said returns what the server has said since its last start.
+func (s *Server) said() string {
+	text, _ := os.ReadFile(s.log()) // without it the error that it explains stands alone
+	return string(text)
+}
+
+// awaitPong waits until the server answers or has exited. It asks on the
+// socket: on the port a stranger might answer.
 func (s *Server) awaitPong(exited <-chan struct{}) error {
-	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
-	defer cancel()
-	tick := time.NewTicker(pollEvery)
-	defer tick.Stop()
-	for {
+	return await("it answers", pollEvery, func(context.Context) error {
 		err := ping(s.Socket())
-		if err == nil {
-			return nil
-		}
 		select {
 		case <-exited:
-			return errors.New("it exited")
-		case <-ctx.Done():
-			return fmt.Errorf("no answer within %s: %w", startTimeout, err)
-		case <-tick.C:
+			return final{errors.New("it exited")}
+		default:
+			return err
 		}
-	}
+	})
 }
 
 func ping(socket string) error {
@@ -229,17 +263,6 @@ func ping(socket string) error {
 		return fmt.Errorf("PING answered %q", line)
 	}
 	return nil
-}
-
-func find() (string, error) {
-	if bin := os.Getenv("REDIS_SERVER"); bin != "" {
-		return bin, nil
-	}
-	bin, err := exec.LookPath("redis-server")
-	if err != nil {
-		return "", fmt.Errorf("%w (%w)", errNoServer, err)
-	}
-	return bin, nil
 }
 
 // shortTempDir keeps the socket's path within the limit: tb.TempDir holds the

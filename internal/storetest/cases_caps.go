@@ -17,11 +17,11 @@ func refusal(reason lineage.Reason, limit string, value, count int, parent linea
 // main is the root session of the tree.
 func (w *world) main() lineage.Session {
 	w.Helper()
-	all, err := w.store.Sessions(w.Context(), w.root)
+	page, err := w.store.Sessions(w.Context(), w.root, sessions.SessionQuery{Limit: 1})
 	if err != nil {
 		w.Fatalf("Sessions(%s): %v", w.root, err)
 	}
-	return all[0]
+	return page.Sessions[0]
 }
 
 func depthCap(w *world) {

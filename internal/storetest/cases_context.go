@@ -208,7 +208,7 @@ func notFound(w *world) {
 		w.Helper()
 		_, err := w.store.Tree(ctx, "no-tree")
 		check(state+": Tree", err)
-		_, err = w.store.Sessions(ctx, "no-tree")
+		_, err = w.store.Sessions(ctx, "no-tree", sessions.SessionQuery{})
 		check(state+": Sessions", err)
 		_, err = w.store.Session(ctx, "no-session")
 		check(state+": Session", err)

@@ -224,7 +224,7 @@ func retryEnded(w *world) {
 	w.stands(g2, "completed", "completed")
 	w.live(0)
 	w.equal("how the two were sent and ended", []string{
-		"sent/a/" + c.MessageID, "ended/" + g1.Session.ID + "/completed",
+		"sent/a/" + c.MessageID, "ended/" + g1.Session.ID + "/completed", "result/" + g1.Session.ID + "/completed",
 		"sent/" + g2.RunID + "/1", "run/" + g2.RunID + "/completed",
 	}, w.logged()[2:])
 }

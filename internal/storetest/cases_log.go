@@ -44,6 +44,7 @@ func plainLog(w *world) {
 		`4 task.status status/worker/plain-t/working by plain-s coordinator.worker@1 [1] turn=t1 trace=x2 {"run":"plain-r","state":"working","taskId":"plain-t"}`,
 		`5 message.received received/worker/plain-t by plain-s coordinator.worker@1 [1] turn=t1 trace=x2 {"parts":[],"run":"plain-r"}`,
 		`6 session.completed ended/plain-s/completed by plain-s coordinator.worker@1 [1] turn=t1 trace=x2 {"run":"plain-r","state":"completed","result":{"status":"completed","summary":"bye"}}`,
+		`7 session.result result/plain-s/completed by plain-main coordinator [] turn=t1 trace=x2 {"session":"plain-s","agent":"worker","state":"completed","reason":"","result":{"status":"completed","summary":"bye"}}`,
 	}, lines(w.dump(w.root).Log))
 }
 

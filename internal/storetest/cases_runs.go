@@ -22,7 +22,9 @@ func isolatedEnds(w *world) {
 		w.stands(g, want, want)
 		w.live(0)
 		log := w.logged()
-		w.equal("how it ended", "ended/"+g.Session.ID+"/"+want, log[len(log)-1])
+		w.equal("how it ended", []string{
+			"ended/" + g.Session.ID + "/" + want, "result/" + g.Session.ID + "/" + want,
+		}, log[len(log)-2:])
 	}
 }
 
@@ -103,7 +105,7 @@ func suspendAndResume(w *world) {
 	w.stands(g, "completed", "completed")
 	w.equal("its events", []string{
 		"suspended/" + id + "/1", "resumed/" + id + "/2", "suspended/" + id + "/2", "resumed/" + id + "/3",
-		"ended/" + g.Session.ID + "/completed",
+		"ended/" + g.Session.ID + "/completed", "result/" + g.Session.ID + "/completed",
 	}, w.logged()[3:])
 	// A place is one place, however often it was given back.
 	w.live(0)

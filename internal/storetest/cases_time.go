@@ -11,7 +11,10 @@ import (
 // In these cases a call of agent "z" in passing is what makes the store look
 // at what is due: lapses are settled by admissions of the same tree.
 
-const tick = time.Second
+const (
+	tick = time.Second
+	hour = time.Hour
+)
 
 // look makes the store settle what is due, and leaves nothing open.
 func (w *world) look() {
@@ -44,7 +47,7 @@ func leaseLapses(w *world) {
 	w.stands(alone, "active", "active") // nothing happens by itself
 	w.look()
 	w.stands(alone, "failed/lost", "failed/lost")
-	w.stands(shared, "active", "failed/lost")
+	w.stands(shared, "failed/lost", "failed/lost")
 	w.stands(leaf, "failed/lost", "failed/lost")
 	w.live(0)
 	w.equal("errors", 3, w.tree().Errors)
@@ -235,39 +238,62 @@ func deadlineMoves(w *world) {
 	w.stands(g, "expired", "completed")
 }
 
-func deadlineWaitsForRun(w *world) {
+// A session's time is its own: what runs in it is asked to stop.
+func deadlineWithRun(w *world) {
 	g := w.call("a").in("ctx-a").ttl(3 * tick).ok()
+	w.renew(time.Hour, g)
 	w.clock.advance(5 * tick)
 	w.look()
 	w.stands(g, "active", "active")
+	w.ending(g, lineage.ReasonExpired)
 	w.completes(g)
-	w.look()
-	w.stands(g, "expired", "completed")
-	// The run that lapses frees the session to expire in the same look.
+	w.stands(g, "completed", "completed")
+
 	g = w.call("a").in("ctx-b").ttl(3 * tick).ok()
+	w.renew(time.Hour, g)
+	w.clock.advance(5 * tick)
+	w.look()
+	w.clock.advance(lineage.DefaultGrace + tick)
+	w.look()
+	w.stands(g, "expired", "expired")
+	w.equal("errors", 0, w.tree().Errors)
+
+	// A run that lapses first takes its session with it.
+	g = w.call("a").in("ctx-c").ttl(3 * tick).ok()
 	w.clock.advance(lease + tick)
 	w.look()
-	w.stands(g, "expired", "failed/lost")
+	w.stands(g, "failed/lost", "failed/lost")
 }
 
 func deadlineTakesWaiting(w *world) {
 	alone := w.waiting(w.call("a").isolated().ttl(time.Minute), w.id("task"))
 	shared := w.waiting(w.call("a").in("ctx-a").ttl(time.Minute), w.id("task"))
+	parked := w.call("a").in("ctx-b").ttl(time.Minute).ok()
+	w.completes(parked)
+	w.step(lineage.VerbSuspend, parked).ok()
 	w.live(2)
 	w.clock.advance(time.Minute + tick)
+	w.look()
+	w.stands(parked, "expired", "completed") // nothing waits in it
+	for _, g := range []sessions.Grant{alone, shared} {
+		w.stands(g, "suspended", "suspended")
+		w.ending(g, lineage.ReasonExpired)
+	}
+	w.live(2)
+	w.clock.advance(lineage.DefaultGrace + tick)
 	w.look()
 	w.stands(alone, "expired", "expired")
 	w.stands(shared, "expired", "expired")
 	w.live(0)
 	w.equal("errors", 0, w.tree().Errors)
 	w.completes(alone)
-	w.stands(alone, "expired", "expired")
+	w.stands(alone, "expired", "expired") // too late
 }
 
 func lapseBound(w *world) {
-	for i := range lapseBatch + 1 {
-		c := w.call("a").in(fmt.Sprintf("ctx-%d", i)).ttl(time.Hour)
-		c.ok()
+	for i := range settleBatch + 1 {
+		w.call("a").in(fmt.Sprintf("ctx-%d", i)).ok()
+		w.completes(w.call("b").in(fmt.Sprintf("ctx-%d", i)).ttl(time.Hour).ok())
 	}
 	w.clock.advance(lease + tick)
 	w.look()
@@ -276,22 +302,32 @@ func lapseBound(w *world) {
 	w.live(0)
 	w.clock.advance(2 * time.Hour)
 	w.look()
-	w.equal("expired at once", lapseBatch, len(w.events(w.root, sessions.EventQuery{All: true, Types: []string{lineage.EventExpired}})))
+	w.equal("expired at once", settleBatch, len(w.events(w.root, sessions.EventQuery{All: true, Types: []string{lineage.EventExpired}})))
 	w.look()
-	w.equal("expired in the end", lapseBatch+1, len(w.events(w.root, sessions.EventQuery{All: true, Types: []string{lineage.EventExpired}})))
+	w.equal("expired in the end", settleBatch+1, len(w.events(w.root, sessions.EventQuery{All: true, Types: []string{lineage.EventExpired}})))
 }
 
 func lapseOrder(w *world) {
-	late, early := w.call("a").in("ctx-a").ttl(9*tick).ok(), w.call("a").in("ctx-b").ttl(8*tick).ok()
+	late, early := w.call("a").in("ctx-a").ok(), w.call("a").in("ctx-b").ok()
 	w.renew(8*tick, late)
 	w.renew(7*tick, early)
 	twin := w.call("a").in("ctx-c").with(func(a *sessions.Admission) { a.RunID, a.Lease = "a-"+a.RunID, 7*tick }).ok()
 	w.clock.advance(time.Minute)
 	w.look()
 	w.equal("order of the lapses", []string{
-		"run/" + twin.RunID + "/failed/lost", "run/" + early.RunID + "/failed/lost", "run/" + late.RunID + "/failed/lost",
-		"ended/" + early.Session.ID + "/expired", "ended/" + late.Session.ID + "/expired",
-	}, w.logged(lineage.EventRunEnded, lineage.EventExpired))
+		"ended/" + twin.Session.ID + "/failed/lost", "ended/" + early.Session.ID + "/failed/lost",
+		"ended/" + late.Session.ID + "/failed/lost",
+	}, w.logged(lineage.EventFailed))
+
+	late, early = w.call("a").in("ctx-d").ttl(9*tick).ok(), w.call("a").in("ctx-e").ttl(8*tick).ok()
+	w.completes(late)
+	w.completes(early)
+	lost := w.call("a").in("ctx-f").ok()
+	w.clock.advance(time.Minute)
+	w.look()
+	w.equal("order of the ends", []string{
+		"ended/" + lost.Session.ID + "/failed/lost", "ended/" + early.Session.ID + "/expired", "ended/" + late.Session.ID + "/expired",
+	}, w.logged(lineage.EventFailed, lineage.EventExpired)[3:])
 }
 
 func timesAscend(w *world) {

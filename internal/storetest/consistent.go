@@ -28,7 +28,7 @@ func read(ctx context.Context, r sessions.Reader, root string) (*dump, error) {
 	if d.Tree, err = r.Tree(ctx, root); err != nil {
 		return nil, err
 	}
-	if d.Sessions, err = r.Sessions(ctx, root); err != nil {
+	if d.Sessions, err = sessions.AllSessions(ctx, r, root); err != nil {
 		return nil, err
 	}
 	q := sessions.EventQuery{All: true, Limit: sessions.MaxPage}
@@ -97,14 +97,8 @@ func (w *world) consistent() {
 
 // consistent returns what is wrong in a tree whatever happened in it.
 func (d *dump) consistent(ctx context.Context, r sessions.Reader) error {
-	root := d.Tree.Root
-	if diff := diff(told(sessions.Project(root, d.Log)), told(d.Sessions)); diff != "" {
-		return fmt.Errorf("its state is not what its log tells (-Project +Sessions):\n%s", diff)
-	}
-	for _, check := range []func() error{d.logIsSound, d.spawnsAreSound, d.summaryIsRight} {
-		if err := check(); err != nil {
-			return err
-		}
+	if err := d.balanced(); err != nil {
+		return err
 	}
 	for _, want := range d.Sessions {
 		got, err := r.Session(ctx, want.ID)
@@ -118,6 +112,20 @@ func (d *dump) consistent(ctx context.Context, r sessions.Reader) error {
 	return nil
 }
 
+// balanced returns what is wrong in what was read of a tree.
+func (d *dump) balanced() error {
+	root := d.Tree.Root
+	if diff := diff(shown(sessions.Project(root, d.Log)), told(d.Sessions)); diff != "" {
+		return fmt.Errorf("its state is not what its log tells (-Project +Sessions):\n%s", diff)
+	}
+	for _, check := range []func() error{d.logIsSound, d.spawnsAreSound, d.endsAreSound, d.summaryIsRight} {
+		if err := check(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // told are sessions without what no event tells.
 func told(all []lineage.Session) []lineage.Session {
 	all = slices.Clone(all)
@@ -125,6 +133,16 @@ func told(all []lineage.Session) []lineage.Session {
 		s := &all[i]
 		s.Owner, s.Deadline = "", nil
 		s.UpdatedAt = s.CreatedAt
+	}
+	return all
+}
+
+// shown are sessions as a reader shows them, as far as events tell it: with
+// their newest runs.
+func shown(all []lineage.Session) []lineage.Session {
+	all = told(all)
+	for i := range all {
+		all[i].Runs = all[i].Runs[max(0, len(all[i].Runs)-sessions.MaxRuns):]
 	}
 	return all
 }
@@ -198,6 +216,26 @@ func (d *dump) spawnsAreSound() error {
 	return nil
 }
 
+// endsAreSound: whoever is to end has a time until when, and nothing goes on
+// below what has ended but what was given leave to, or stands for another
+// store's session, which nobody here can end.
+func (d *dump) endsAreSound() error {
+	for _, s := range d.Sessions {
+		switch parent := d.session(s.Parent); {
+		case s.Ending != "" && s.Deadline == nil:
+			return fmt.Errorf("session %s is being ended (%s), and has for ever to", s.ID, s.Ending)
+		case s.State.Terminal() && (s.Ending != "" || s.Reserved):
+			return fmt.Errorf("session %s has ended, and is ending (%q) or reserved (%t)", s.ID, s.Ending, s.Reserved)
+		case s.Reserved && len(s.Runs) > 0:
+			return fmt.Errorf("session %s is reserved for its first run, and has %d", s.ID, len(s.Runs))
+		case s.State.Terminal() || s.Ending != "" || s.Abandon || s.Remote || parent == nil:
+		case parent.State.Terminal():
+			return fmt.Errorf("session %s goes on below %s, which has ended", s.ID, parent.ID)
+		}
+	}
+	return nil
+}
+
 func (d *dump) summaryIsRight() error {
 	want := lineage.Tree{
 		Root: d.Tree.Root, CatchAll: d.Tree.CatchAll, State: lineage.TreeIdle, Sessions: len(d.Sessions),
@@ -263,9 +301,23 @@ func meaning(e lineage.Event) any {
 		return into[sessions.BoundPayload](e)
 	case lineage.EventRunEnded, lineage.EventCompleted, lineage.EventFailed, lineage.EventExpired:
 		return into[sessions.EndPayload](e)
+	case lineage.EventCancel:
+		return into[sessions.CancelPayload](e)
+	case lineage.EventResult:
+		return into[resultPayload](e)
 	default:
 		return decode(e.Payload)
 	}
+}
+
+// resultPayload is [sessions.ResultPayload] with a result that may be spelled as
+// it came or as it was understood.
+type resultPayload struct {
+	Session string          `json:"session"`
+	Agent   string          `json:"agent"`
+	State   lineage.State   `json:"state"`
+	Reason  string          `json:"reason"`
+	Result  *lineage.Result `json:"result"`
 }
 
 func into[T any](e lineage.Event) any {

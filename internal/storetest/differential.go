@@ -46,12 +46,18 @@ type play struct {
 	clock *clock
 	model *Model
 	store sessions.Store
+	heard [2]*listener // of the model, of the store
 }
+
+// probes is the tree in which the listeners make both say something.
+const probes = "probes"
 
 func newPlay(tb testing.TB, open Open) *play {
 	tb.Helper()
 	c := newClock()
-	return &play{c, NewModel(c.now), open(tb, c.now)}
+	p := &play{clock: c, model: NewModel(c.now), store: open(tb, c.now)}
+	p.heard = [...]*listener{listen(tb, p.model, probes), listen(tb, p.store, probes)}
+	return p
 }
 
 // step makes one step happen and returns how the two differ, if they do.
@@ -88,7 +94,9 @@ func (p *play) withinCap(st step, out outcome) string {
 func (p *play) look(ctx context.Context) string {
 	var roots []string
 	for root := range p.model.trees {
-		roots = append(roots, root)
+		if root != probes {
+			roots = append(roots, root)
+		}
 	}
 	slices.Sort(roots)
 	for _, root := range roots {
@@ -113,11 +121,44 @@ func (p *play) look(ctx context.Context) string {
 			return d
 		}
 	}
-	return cmp.Or(p.lists(ctx), p.bindings(ctx))
+	return cmp.Or(p.lists(ctx), p.bindings(ctx), p.notices(ctx))
 }
 
-// views compares what the sessions of a tree may read of it.
+// notices compares which runs the two have wanted stopped so far. How often a
+// store says it, and in which order, is its own affair.
+func (p *play) notices(ctx context.Context) string {
+	var all [2][]string
+	for i, l := range p.heard {
+		cancels, err := l.all(ctx)
+		if err != nil {
+			return "waiting for notices: " + err.Error()
+		}
+		for _, c := range cancels {
+			all[i] = append(all[i], fmt.Sprintf("%+v", c))
+		}
+		slices.Sort(all[i])
+	}
+	if d := diff(all[0], all[1]); d != "" {
+		return "runs that are to stop (-model +store):\n" + d
+	}
+	return ""
+}
+
+// views compares what the sessions of a tree may read of it, and its pages.
 func (p *play) views(ctx context.Context, root string, d *dump) string {
+	for _, q := range []sessions.SessionQuery{{Limit: 2}, {After: len(d.Sessions) / 2, Limit: 3}, {After: len(d.Sessions)}} {
+		want, err := p.model.Sessions(ctx, root, q)
+		if err != nil {
+			return fmt.Sprintf("the model's sessions %+v: %v", q, err)
+		}
+		got, err := p.store.Sessions(ctx, root, q)
+		if err != nil {
+			return fmt.Sprintf("the store's sessions %+v: %v", q, err)
+		}
+		if d := diff(want, got); d != "" {
+			return fmt.Sprintf("sessions of tree %s, %+v (-model +store):\n%s", root, q, d)
+		}
+	}
 	for i, s := range d.Sessions {
 		for _, q := range []sessions.EventQuery{
 			{Read: s.Read, LastN: 3},
@@ -180,6 +221,21 @@ func (p *play) bindings(ctx context.Context) string {
 		if errors.Is(errModel, sessions.ErrNotFound) != errors.Is(errStore, sessions.ErrNotFound) || want != got {
 			return fmt.Sprintf("Find(%v) = %v, %v, the model's is %v, %v", key, got, errStore, want, errModel)
 		}
+		if errModel == nil {
+			if d := p.sessionOf(ctx, want.Root, key); d != "" {
+				return d
+			}
+		}
+	}
+	return ""
+}
+
+// sessionOf compares which session of a tree an id leads to.
+func (p *play) sessionOf(ctx context.Context, root string, key sessions.BindingKey) string {
+	want, errModel := p.model.SessionOf(ctx, root, key)
+	got, errStore := p.store.SessionOf(ctx, root, key)
+	if d := cmp.Or(diff(faultOf(errModel), faultOf(errStore)), diff(want, got)); d != "" {
+		return fmt.Sprintf("SessionOf(%s, %v) (-model +store):\n%s", root, key, d)
 	}
 	return ""
 }

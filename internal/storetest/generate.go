@@ -65,6 +65,8 @@ func (g *generator) step() step {
 		return step{Claim: g.claim()}
 	case n < 25:
 		return g.unclaim()
+	case n < 28:
+		return step{Settle: true}
 	default:
 		st := step{}
 		for range pick(g, 1, 1, 1, 1, 2, 3, 6) {
@@ -80,6 +82,9 @@ func (g *generator) op() sessions.Op {
 		g.sent = append(g.sent, *a)
 		return sessions.Op{Admit: a}
 	}
+	if g.chance(15) {
+		return sessions.Op{Change: g.change()}
+	}
 	return sessions.Op{Progress: g.progress()}
 }
 
@@ -93,6 +98,9 @@ func (g *generator) admission() *sessions.Admission {
 		Turn:    pick(g, "", "turn1", "turn2", "turn3"), TraceID: pick(g, "", "trace1"), Source: pick(g, lineage.FromHeader, lineage.FromNone),
 		Owner: pick(g, "o1", "o2"), Lease: g.length(900), Sent: json.RawMessage(pick(g, `{}`, `{"text":"<é>","n":1.50}`)),
 	}
+	if g.chance(30) {
+		a.Lease = g.length(8000) // longer than a grace
+	}
 	if g.chance(4) {
 		a.Principal = "bob"
 	}
@@ -100,7 +108,7 @@ func (g *generator) admission() *sessions.Admission {
 		a.Kind = lineage.Worker
 	}
 	if g.chance(30) {
-		a.TTL = g.length(6000)
+		a.TTL = g.length(3000)
 	}
 	if g.chance(10) {
 		a.Crossed = "theirs"
@@ -109,7 +117,62 @@ func (g *generator) admission() *sessions.Admission {
 	g.caller(a)
 	g.session(a)
 	g.repeat(a)
+	if g.chance(15) {
+		a.Abandon = true
+	}
+	switch n := g.IntN(100); {
+	case n < 15:
+		g.ahead(a)
+	case n < 35:
+		a.Named = g.reserved(a.Root)
+	}
 	return a
+}
+
+// ahead makes of a call a request for a session: what is about the call means
+// nothing then.
+func (g *generator) ahead(a *sessions.Admission) {
+	a.Ahead, a.Resolve, a.Isolated = true, sessions.ResolveNone, g.chance(60)
+	a.ContextID = pick(g, g.id("ahead"), g.context())
+	a.RequestID = pick(g, "", "q1", "q2", g.id("q"))
+	if g.chance(40) {
+		a.Summary = json.RawMessage(`{"text":"so far"}`)
+	}
+}
+
+// reserved is a context that a call may name: sooner that of a session which
+// waits for it.
+func (g *generator) reserved(root string) string {
+	if t := g.model.trees[root]; t != nil {
+		for _, n := range t.nodes {
+			if n.Reserved && g.chance(60) {
+				return n.ContextID
+			}
+		}
+	}
+	return g.context()
+}
+
+func (g *generator) change() *sessions.Change {
+	c := &sessions.Change{
+		Root: g.root(), Session: "unknown", TraceID: pick(g, "", "trace3"),
+		Verb: pick(g, lineage.VerbComplete, lineage.VerbFail, lineage.VerbSuspend, lineage.VerbSuspend, lineage.VerbResume,
+			lineage.VerbResume, lineage.VerbCancel, lineage.VerbCancel),
+	}
+	if t := g.model.trees[c.Root]; t != nil && !g.chance(3) {
+		n := g.goesOn(t)
+		if n.parent == nil && g.chance(90) {
+			c.Verb = lineage.VerbSuspend // which it does not take: with its end all would be over
+		}
+		c.Session = n.ID
+	}
+	if g.chance(30) {
+		c.Reason = pick(g, "gave_up", lineage.ReasonLost)
+	}
+	if g.chance(30) {
+		c.Result = json.RawMessage(fmt.Sprintf(`{"status":"completed","summary":"s%d"}`, g.IntN(9)))
+	}
+	return c
 }
 
 func (g *generator) cap(a *sessions.Admission) {
@@ -127,14 +190,18 @@ func (g *generator) caller(a *sessions.Admission) {
 	t := g.model.trees[a.Root]
 	switch n := g.IntN(100); {
 	case n < 40 && t != nil:
-		from := pick(g, t.nodes...)
+		from := g.goesOn(t)
 		a.Caller.ContextID, a.Local = from.ContextID, from.Agent
 		if from.Kind == lineage.Main {
 			a.Local = "coordinator"
 		}
-	case n < 50:
+	case n < 47:
 		a.Caller.SiblingOf = g.context()
-	case n < 60:
+	case n < 58 && t != nil:
+		a.Caller = sessions.Caller{Session: g.goesOn(t).ID, ContextID: pick(g, "", g.context()), Depth: g.IntN(4)}
+	case n < 59:
+		a.Caller.Session = "unknown"
+	case n < 66:
 		a.Caller = sessions.Caller{ContextID: pick(g, "x1", "x2", g.context()), Depth: g.IntN(4)}
 		a.Local = pick(g, "side", "a")
 	}
@@ -163,6 +230,18 @@ func (g *generator) repeat(a *sessions.Admission) {
 		a.Root, a.Agent, a.MessageID, a.TaskID = before.Root, before.Agent, before.MessageID, before.TaskID
 		a.CatchAll, a.Limits.MaxConcurrent = before.CatchAll, before.Limits.MaxConcurrent
 	}
+}
+
+// goesOn is a random session of t, sooner one that has not ended.
+func (g *generator) goesOn(t *modelTree) *node {
+	n := pick(g, t.nodes...)
+	for range 5 {
+		if !n.State.Terminal() || g.chance(10) {
+			break
+		}
+		n = pick(g, t.nodes...)
+	}
+	return n
 }
 
 // anyRun is a random run, sooner one that has not ended; nil if there is none.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -16,7 +17,7 @@ import (
 // Model is the reference store: plain maps and slices under one lock. It keeps
 // no counters: whatever an admission counts is counted afresh, so that nothing
 // can drift. It is slow, forgets everything with the process, and is there to
-// be read and compared with.
+// be read and compared with. Its grace is [lineage.DefaultGrace].
 type Model struct {
 	now    func() time.Time
 	secret []byte
@@ -24,6 +25,9 @@ type Model struct {
 	mu       sync.Mutex // guards everything below
 	trees    map[string]*modelTree
 	bindings map[sessions.BindingKey]sessions.Binding
+	watchers map[int]func(sessions.Notice)
+	watched  int               // watchers there ever were
+	news     []sessions.Notice // of the operation under way
 }
 
 var _ sessions.Store = (*Model)(nil)
@@ -36,19 +40,22 @@ func NewModel(now func() time.Time) *Model {
 		now: now, secret: secret,
 		trees:    map[string]*modelTree{},
 		bindings: map[sessions.BindingKey]sessions.Binding{},
+		watchers: map[int]func(sessions.Notice){},
 	}
 }
 
 // Apply implements [sessions.Store].
 func (m *Model) Apply(_ context.Context, ops []*sessions.Op) {
 	m.mu.Lock()
-	defer m.mu.Unlock()
+	defer m.unlock()
 	for _, op := range ops {
 		switch {
 		case op.Admit != nil:
 			op.Grant, op.Err = m.admit(op.Admit)
 		case op.Progress != nil:
 			op.Err = m.progress(op.Progress)
+		case op.Change != nil:
+			op.Grant, op.Err = m.change(op.Change)
 		}
 	}
 }
@@ -104,7 +111,7 @@ func (m *Model) Secret(context.Context) ([]byte, error) { return slices.Clone(m.
 // Renew implements [sessions.Store].
 func (m *Model) Renew(_ context.Context, runs []sessions.RunRef, lease time.Duration) error {
 	m.mu.Lock()
-	defer m.mu.Unlock()
+	defer m.unlock()
 	now := m.now()
 	for _, ref := range runs {
 		t := m.trees[ref.Root]
@@ -112,12 +119,57 @@ func (m *Model) Renew(_ context.Context, runs []sessions.RunRef, lease time.Dura
 			continue
 		}
 		r := t.run(ref.Run)
-		if r == nil || r.State != lineage.Active || r.detached || ref.Gen > r.gen || r.lapsed(now) {
+		if r == nil || r.State != lineage.Active {
 			continue
 		}
-		r.lease, r.length = now.Add(lease), lease
+		if r.in.Ending != "" {
+			m.tellCancels(now, r.in, r)
+		}
+		if !r.detached && ref.Gen <= r.gen && !r.lapsed(now) {
+			r.lease, r.length = now.Add(lease), lease
+		}
 	}
 	return nil
+}
+
+// Watch implements [sessions.Store]: it returns at once, and fn is called by
+// whoever calls the operation that the notice is of.
+func (m *Model) Watch(ctx context.Context, fn func(sessions.Notice)) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.watched++
+	n := m.watched
+	m.watchers[n] = fn
+	context.AfterFunc(ctx, func() {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		delete(m.watchers, n)
+	})
+	return nil
+}
+
+// tellCancels makes it known that runs of n, which is being ended, are to stop.
+func (m *Model) tellCancels(now time.Time, n *node, runs ...*modelRun) {
+	var notice sessions.Notice
+	for _, r := range runs {
+		notice.Cancels = append(notice.Cancels, sessions.Cancel{
+			Root: n.Tree, Session: n.ID, Run: r.ID, Agent: n.Agent, TaskID: r.TaskID,
+			Reason: n.Ending, Grace: max(0, n.Deadline.Sub(now)),
+		})
+	}
+	m.news = append(m.news, notice)
+}
+
+// unlock ends an operation: what it has to tell is told once it took effect.
+func (m *Model) unlock() {
+	news, watchers := m.news, slices.Collect(maps.Values(m.watchers))
+	m.news = nil
+	m.mu.Unlock()
+	for _, notice := range news {
+		for _, fn := range watchers {
+			fn(notice)
+		}
+	}
 }
 
 // Ping implements [sessions.Store].

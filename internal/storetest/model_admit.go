@@ -15,14 +15,17 @@ import (
 // it makes hangs in the model.
 func (m *Model) admit(a *sessions.Admission) (sessions.Grant, error) {
 	t := m.trees[a.Root]
-	if t != nil && t.principal != a.Principal {
+	if t != nil && t.principal != a.Principal && !a.Ahead {
 		return sessions.Grant{}, &lineage.Refusal{Reason: lineage.ContextForbidden, Agent: a.Agent}
 	}
 	fresh := t == nil
 	if fresh {
 		t = plant(a)
 	} else {
-		m.lapse(t)
+		m.settle(t)
+	}
+	if a.Ahead {
+		return m.admitAhead(t, fresh, a)
 	}
 	s, run, retry := t.lookUp(a)
 	resumed := run != nil && !run.State.Terminal()
@@ -32,32 +35,21 @@ func (m *Model) admit(a *sessions.Admission) (sessions.Grant, error) {
 	if resumed {
 		caller = run.caller // a run that goes on stays that caller's
 	} else {
-		caller, known = t.callerOf(a)
+		var err error
+		if caller, known, err = t.callerOf(a); err != nil {
+			return sessions.Grant{}, err
+		}
 	}
 
 	if refusal := m.check(t, a, caller, s, held); refusal != nil {
 		return sessions.Grant{}, refusal
 	}
 
-	now, by := m.now(), origin{a.Turn, a.TraceID}
-	if fresh {
-		m.trees[a.Root] = t
-		t.spawn(now, t.main(), by)
-		m.name(t, t.main(), a.Root, false)
-	}
-	if !known {
-		t.nodes = append(t.nodes, caller)
-		t.spawn(now, caller, by)
-		m.name(t, caller, caller.ContextID, false)
-	}
+	now := m.now()
+	m.establish(now, t, fresh, a, caller, known)
 	made := s == nil
 	if made {
-		s = t.child(caller, a.Agent)
-		s.ID, s.Kind, s.ContextID = a.SessionID, a.Kind, a.ContextID
-		s.Isolated, s.Inherit, s.ParentSource = a.Isolated, a.Inherit, a.Source
-		t.nodes = append(t.nodes, s)
-		t.spawn(now, s, by)
-		m.name(t, s, a.ContextID, a.Resolve != sessions.ResolveNone)
+		s = m.make(now, t, a, caller)
 		if a.Resolve == sessions.ResolveAgent {
 			t.shared[a.Agent] = s
 		}
@@ -81,19 +73,82 @@ func (m *Model) admit(a *sessions.Admission) (sessions.Grant, error) {
 		t.tasks[agentID{a.Agent, a.TaskID}] = run
 		m.bind(sessions.BindingKey{Kind: sessions.BindTask, Agent: a.Agent, ID: a.TaskID}, t.binding())
 	}
-	if a.TTL > 0 {
-		deadline := now.Add(a.TTL)
-		s.Deadline = &deadline
-	}
-	s.Owner = a.Owner
+	s.admitted(now, a)
+	return sessions.Grant{
+		Session: s.Session, ParentContextID: s.parentContext(),
+		RunID: run.ID, Gen: run.gen, New: made, Retry: retry, Resumed: resumed, Waited: waited,
+	}, nil
+}
 
-	g := sessions.Grant{
-		Session: s.Session, RunID: run.ID, Gen: run.gen, New: made, Retry: retry, Resumed: resumed, Waited: waited,
+// admitAhead makes a session that waits for its first call, or finds the one
+// that the same request made before.
+func (m *Model) admitAhead(t *modelTree, fresh bool, a *sessions.Admission) (sessions.Grant, error) {
+	if s := t.requests[a.RequestID]; a.RequestID != "" && s != nil {
+		return sessions.Grant{Session: s.Session, ParentContextID: s.parentContext(), Retry: true}, nil
 	}
-	if s.parent != nil {
-		g.ParentContextID = s.parent.ContextID
+	caller, known, err := t.callerOf(a)
+	if err != nil {
+		return sessions.Grant{}, err
 	}
-	return g, nil
+	if refusal := m.check(t, a, caller, nil, false); refusal != nil {
+		return sessions.Grant{}, refusal
+	}
+	now := m.now()
+	m.establish(now, t, fresh, a, caller, known)
+	s := m.make(now, t, a, caller)
+	if len(a.Summary) > 0 {
+		t.append(now, s, origin{a.Turn, a.TraceID}, "summary/"+s.ID, lineage.EventSummary, a.Summary)
+	}
+	if a.RequestID != "" {
+		t.requests[a.RequestID] = s
+	}
+	s.admitted(now, a)
+	return sessions.Grant{Session: s.Session, ParentContextID: s.parentContext(), New: true}, nil
+}
+
+// establish makes the tree and the placeholder of its caller, where they are
+// not there yet.
+func (m *Model) establish(now time.Time, t *modelTree, fresh bool, a *sessions.Admission, caller *node, known bool) {
+	by := origin{a.Turn, a.TraceID}
+	if fresh {
+		m.trees[a.Root] = t
+		t.spawn(now, t.main(), by)
+		m.name(t, t.main(), a.Root, false)
+	}
+	if !known {
+		t.nodes = append(t.nodes, caller)
+		t.spawn(now, caller, by)
+		m.name(t, caller, caller.ContextID, false)
+	}
+}
+
+// make makes the session that a asks for, under its caller.
+func (m *Model) make(now time.Time, t *modelTree, a *sessions.Admission, caller *node) *node {
+	s := t.child(caller, a.Agent)
+	s.ID, s.Kind, s.ContextID = a.SessionID, a.Kind, a.ContextID
+	s.Isolated, s.Inherit, s.ParentSource = a.Isolated, a.Inherit, a.Source
+	s.Abandon, s.Reserved = a.Abandon, a.Ahead
+	t.nodes = append(t.nodes, s)
+	t.spawn(now, s, origin{a.Turn, a.TraceID})
+	m.name(t, s, a.ContextID, a.Resolve != sessions.ResolveNone)
+	return s
+}
+
+// admitted is what every admission into n leaves in it. One that is being ended
+// gets no more time by it.
+func (n *node) admitted(now time.Time, a *sessions.Admission) {
+	if a.TTL > 0 && n.Ending == "" {
+		deadline := now.Add(a.TTL)
+		n.Deadline = &deadline
+	}
+	n.Owner = a.Owner
+}
+
+func (n *node) parentContext() string {
+	if n.parent == nil {
+		return ""
+	}
+	return n.parent.ContextID
 }
 
 // plant makes a tree with its main session, nothing logged yet.
@@ -112,30 +167,37 @@ func plant(a *sessions.Admission) *modelTree {
 		nodes: []*node{main}, nextToken: 1,
 		messages: map[agentID]*modelRun{}, tasks: map[agentID]*modelRun{},
 		contexts: map[agentID]*node{}, callers: map[string]*node{}, shared: map[string]*node{},
+		requests: map[string]*node{},
 	}
 }
 
 // callerOf returns the session that a's call comes out of; known tells whether
 // it hangs in the tree already.
-func (t *modelTree) callerOf(a *sessions.Admission) (caller *node, known bool) {
+func (t *modelTree) callerOf(a *sessions.Admission) (caller *node, known bool, err error) {
 	c := a.Caller
+	if c.Session != "" {
+		if s := t.node(c.Session); s != nil && len(t.log) > 0 {
+			return s, true, nil
+		}
+		return nil, false, fmt.Errorf("session %s of tree %s: %w", c.Session, t.root, sessions.ErrNotFound)
+	}
 	if c.SiblingOf != "" {
 		if s := t.contexts[agentID{a.Agent, c.SiblingOf}]; s != nil && s.parent != nil {
-			return s.parent, true
+			return s.parent, true, nil
 		}
-		return t.main(), true
+		return t.main(), true, nil
 	}
 	if c.ContextID == "" || c.ContextID == a.Root {
-		return t.main(), true
+		return t.main(), true, nil
 	}
 	if s := t.callers[c.ContextID]; s != nil {
-		return s, true
+		return s, true, nil
 	}
 	p := t.child(t.main(), a.Local)
 	p.ID, p.Kind, p.ContextID, p.Remote = a.RemoteID, lineage.Branch, c.ContextID, true
 	p.Inherit, p.ParentSource = lineage.InheritFull, a.Source
 	p.Depth = max(1, c.Depth)
-	return p, false
+	return p, false, nil
 }
 
 // child is a new session of agent under parent. It takes its ordinal and its
@@ -156,6 +218,9 @@ func (t *modelTree) lookUp(a *sessions.Admission) (s *node, run *modelRun, retry
 	if r := t.messages[agentID{a.Agent, a.MessageID}]; r != nil {
 		return r.in, r, true
 	}
+	if s := t.contexts[agentID{a.Agent, a.Named}]; a.Named != "" && s != nil && s.Reserved {
+		return s, nil, false
+	}
 	var found *node
 	switch a.Resolve {
 	case sessions.ResolveContext:
@@ -166,7 +231,7 @@ func (t *modelTree) lookUp(a *sessions.Admission) (s *node, run *modelRun, retry
 		found = t.shared[a.Agent]
 	case sessions.ResolveNone:
 	}
-	if found == nil || found.State.Terminal() {
+	if found == nil || found.over() {
 		return nil, nil, false
 	}
 	return found, nil, false
@@ -208,6 +273,9 @@ func (m *Model) check(t *modelTree, a *sessions.Admission, caller, s *node, held
 			p.AgentRuns -= n.held(now) // a place held by an ancestor never blocks its descendants
 		}
 	}
+	if a.Ahead {
+		p.OpenRuns, p.AgentRuns = 0, 0 // it opens none
+	}
 	if refusal := limits.Check(p); refusal != nil {
 		return refusal
 	}
@@ -227,7 +295,7 @@ func (t *modelTree) spawn(now time.Time, n *node, by origin) {
 	n.CreatedAt = t.append(now, n, by, "spawned/"+n.ID, lineage.EventSpawned, sessions.SpawnPayload{
 		Parent: n.Parent, Edge: n.Edge, Kind: n.Kind, Agent: n.Agent, ContextID: n.ContextID,
 		Depth: n.Depth, Ordinal: n.Ordinal, Read: n.Read, Isolated: n.Isolated, Inherit: n.Inherit,
-		Remote: n.Remote, ParentSource: n.ParentSource,
+		Remote: n.Remote, ParentSource: n.ParentSource, Reserved: n.Reserved, Abandon: n.Abandon,
 	})
 }
 
@@ -237,7 +305,7 @@ func (t *modelTree) logCall(now time.Time, a *sessions.Admission, s *node, run *
 	if a.Crossed != "" {
 		t.append(now, s, by, "crossed/"+run.ID, lineage.EventCrossed, crossedPayload{run.ID, a.Crossed})
 	}
-	if waited {
+	if waited || opens && s.State == lineage.Suspended && !s.waits() { // suspended while nothing ran in it
 		t.resume(now, s, run, by)
 	}
 	id := fmt.Sprintf("sent/%s/%s", a.Agent, a.MessageID)
@@ -245,6 +313,7 @@ func (t *modelTree) logCall(now time.Time, a *sessions.Admission, s *node, run *
 		id = fmt.Sprintf("sent/%s/%d", run.ID, run.gen)
 	}
 	at := t.append(now, s, by, id, lineage.EventSent, sentPayload(a, run))
+	s.Reserved = false
 	if opens {
 		run.State, run.StartedAt = lineage.Active, at
 		s.runs = append(s.runs, run)
@@ -255,9 +324,10 @@ func (t *modelTree) logCall(now time.Time, a *sessions.Admission, s *node, run *
 	}
 }
 
-// resume lets a run that waits go on. Its gen is the new one already.
+// resume lets a run that waits go on, or one that is new begin in a session
+// that was suspended. Its gen is the new one already.
 func (t *modelTree) resume(now time.Time, s *node, run *modelRun, by origin) {
-	run.State = lineage.Active
+	run.State, run.Reason = lineage.Active, ""
 	if s.State == lineage.Suspended {
 		s.State = lineage.Active
 	}

@@ -2,17 +2,12 @@ package storetest
 
 import (
 	"cmp"
-	"encoding/json"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/a2a-sidecar/a2a-sidecar/lineage"
 	"github.com/a2a-sidecar/a2a-sidecar/sessions"
 )
-
-// lapseBatch is how many runs, and how many sessions, one admission settles.
-const lapseBatch = 100
 
 func (m *Model) progress(p *sessions.Progress) error {
 	t := m.trees[p.Root]
@@ -96,7 +91,7 @@ func (m *Model) tell(t *modelTree, s *node, run *modelRun, p *sessions.Progress)
 	}
 	switch p.State {
 	case lineage.Active:
-		if run.State == lineage.Suspended {
+		if run.State == lineage.Suspended && run.Reason != lineage.ReasonRequested {
 			run.gen++
 			run.lease = now.Add(run.length) // else it would be lost before it is seen again
 			t.resume(now, s, run, by)
@@ -104,35 +99,36 @@ func (m *Model) tell(t *modelTree, s *node, run *modelRun, p *sessions.Progress)
 	case lineage.Suspended:
 		t.suspend(now, s, run, p, by)
 	case lineage.Completed, lineage.Failed:
-		t.end(now, s, run, p, by)
+		m.end(now, t, s, run, p, by)
 	case lineage.Expired: // not a run's to tell
 	}
-	if p.Detach > 0 && run.State == lineage.Active {
+	if p.Detach > 0 && run.State == lineage.Active && p.Gen >= run.gen {
 		run.lease, run.length, run.detached = now.Add(p.Detach), p.Detach, true
 	}
 }
 
-// suspend makes an open run wait. One that waits in a session that has ended
-// would wait for ever: it fails.
+// suspend makes an open run wait, or one that was suspended by request wait for
+// an answer as well. One that waits in a session that has ended would wait for
+// ever: it fails.
 func (t *modelTree) suspend(now time.Time, s *node, run *modelRun, p *sessions.Progress, by origin) {
-	if run.State != lineage.Active {
+	id := fmt.Sprintf("suspended/%s/%d", run.ID, run.gen)
+	switch {
+	case run.State == lineage.Suspended && run.Reason == lineage.ReasonRequested:
+		id += "/waits"
+	case run.State != lineage.Active:
 		return
-	}
-	if s.State.Terminal() {
+	case s.State.Terminal():
 		t.endRun(now, s, run, sessions.EndPayload{
 			Run: run.ID, State: lineage.Failed, Reason: cmp.Or(p.Reason, lineage.ReasonNoInput),
 		}, by)
 		return
 	}
-	run.State, s.State = lineage.Suspended, lineage.Suspended
-	t.append(now, s, by, fmt.Sprintf("suspended/%s/%d", run.ID, run.gen), lineage.EventSuspended, sessions.RunPayload{Run: run.ID})
+	run.State, run.Reason, s.State = lineage.Suspended, "", lineage.Suspended
+	t.append(now, s, by, id, lineage.EventSuspended, sessions.RunPayload{Run: run.ID})
 }
 
-// endsWithRun reports whether n ends when its last run does.
-func (n *node) endsWithRun() bool { return n.Isolated || n.Kind == lineage.Worker }
-
-// end ends a run, and its session if that ends with its last run.
-func (t *modelTree) end(now time.Time, s *node, run *modelRun, p *sessions.Progress, by origin) {
+// end ends a run as somebody saw it, and its session if that ends with it.
+func (m *Model) end(now time.Time, t *modelTree, s *node, run *modelRun, p *sessions.Progress, by origin) {
 	lost := p.State == lineage.Failed && p.Reason == lineage.ReasonLost
 	guessed := run.State == lineage.Failed && run.Reason == lineage.ReasonLost
 	switch {
@@ -143,17 +139,23 @@ func (t *modelTree) end(now time.Time, s *node, run *modelRun, p *sessions.Progr
 	}
 	end := sessions.EndPayload{Run: run.ID, State: p.State, Reason: p.Reason, Result: p.Result, Usage: p.Usage}
 	run.State, run.Reason = end.State, end.Reason
-	// A lost session is not lost again by the loss of a later run in it.
-	lostAgain := lost && s.State == lineage.Failed
-	if s.endsWithRun() && s.open() == 0 && s.State.CanBecome(s.Reason, p.State) && !lostAgain {
-		typ := lineage.EventCompleted
-		if p.State == lineage.Failed {
-			typ = lineage.EventFailed
-		}
-		t.endSession(now, s, typ, end, by)
+	if s.endsWith(end) {
+		m.endSession(now, t, s, end, by, "")
 		return
 	}
 	t.endRun(now, s, run, end, by)
+}
+
+// endsWith reports whether n ends when the end of a run in it is seen, which is
+// closed already.
+func (n *node) endsWith(end sessions.EndPayload) bool {
+	if n.open() > 0 || !n.State.CanBecome(n.Reason, end.State) {
+		return false
+	}
+	if n.State.Terminal() { // it was lost: the agent's own word corrects that, and it is not lost again
+		return end.Reason != lineage.ReasonLost
+	}
+	return n.Isolated || n.Kind == lineage.Worker || n.Ending != "" && !n.waits()
 }
 
 func (t *modelTree) endRun(now time.Time, s *node, run *modelRun, end sessions.EndPayload, by origin) {
@@ -162,68 +164,5 @@ func (t *modelTree) endRun(now time.Time, s *node, run *modelRun, end sessions.E
 	s.keep(end)
 	if s.State == lineage.Suspended && !s.waits() {
 		s.State = lineage.Active
-	}
-}
-
-// endSession ends s, and with it the run that ended last and those that wait.
-func (t *modelTree) endSession(now time.Time, s *node, typ string, end sessions.EndPayload, by origin) {
-	at := t.append(now, s, by, outcomeID("ended/"+s.ID, end), typ, end)
-	s.State, s.Reason, s.EndedAt = end.State, end.Reason, &at
-	for _, r := range s.runs {
-		if r.ID == end.Run || !r.State.Terminal() {
-			r.State, r.Reason, r.EndedAt = end.State, end.Reason, &at
-		}
-	}
-	s.keep(end)
-}
-
-func (n *node) keep(end sessions.EndPayload) {
-	if len(end.Result) > 0 {
-		var r lineage.Result
-		if err := json.Unmarshal(end.Result, &r); err == nil {
-			n.Result = &r
-		}
-	}
-	if len(end.Usage) > 0 {
-		n.Usage = end.Usage
-	}
-}
-
-func outcomeID(prefix string, end sessions.EndPayload) string {
-	id := prefix + "/" + string(end.State)
-	if end.Reason != "" {
-		id += "/" + end.Reason
-	}
-	return id
-}
-
-// lapse settles what is due: first the runs nobody renewed, then the sessions
-// past their deadline, each in the order in which they came due.
-func (m *Model) lapse(t *modelTree) {
-	now := m.now()
-	var runs []*modelRun
-	for _, n := range t.nodes {
-		for _, r := range n.runs {
-			if r.State == lineage.Active && r.lapsed(now) {
-				runs = append(runs, r)
-			}
-		}
-	}
-	slices.SortFunc(runs, func(a, b *modelRun) int { return cmp.Or(a.lease.Compare(b.lease), cmp.Compare(a.ID, b.ID)) })
-	for _, r := range runs[:min(len(runs), lapseBatch)] {
-		m.tell(t, r.in, r, &sessions.Progress{
-			Run: r.ID, Gen: r.gen, State: lineage.Failed, Reason: lineage.ReasonLost,
-		})
-	}
-
-	var due []*node
-	for _, n := range t.nodes {
-		if n.Kind != lineage.Main && n.Deadline != nil && !n.Deadline.After(now) && n.open() == 0 && !n.State.Terminal() {
-			due = append(due, n)
-		}
-	}
-	slices.SortFunc(due, func(a, b *node) int { return cmp.Or(a.Deadline.Compare(*b.Deadline), cmp.Compare(a.ID, b.ID)) })
-	for _, n := range due[:min(len(due), lapseBatch)] {
-		t.endSession(now, n, lineage.EventExpired, sessions.EndPayload{State: lineage.Expired}, origin{turn: n.Turn})
 	}
 }

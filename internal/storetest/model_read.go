@@ -79,18 +79,43 @@ func (t *modelTree) summary() lineage.Tree {
 }
 
 // Sessions implements [sessions.Reader].
-func (m *Model) Sessions(_ context.Context, root string) ([]lineage.Session, error) {
+func (m *Model) Sessions(_ context.Context, root string, q sessions.SessionQuery) (sessions.SessionPage, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	t := m.trees[root]
 	if t == nil {
-		return nil, fmt.Errorf("tree %s: %w", root, sessions.ErrNotFound)
+		return sessions.SessionPage{}, fmt.Errorf("tree %s: %w", root, sessions.ErrNotFound)
 	}
-	var all []lineage.Session
-	for _, n := range t.nodes {
-		all = append(all, n.snapshot())
+	var page sessions.SessionPage
+	limit := sessions.MaxPage
+	if q.Limit > 0 {
+		limit = min(q.Limit, sessions.MaxPage)
 	}
-	return all, nil
+	rest := t.nodes[min(q.After, len(t.nodes)):]
+	if len(rest) > limit {
+		rest = rest[:limit]
+		page.Next = q.After + limit
+	}
+	for _, n := range rest {
+		page.Sessions = append(page.Sessions, n.snapshot())
+	}
+	return page, nil
+}
+
+// SessionOf implements [sessions.Reader].
+func (m *Model) SessionOf(_ context.Context, root string, key sessions.BindingKey) (lineage.Session, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if t := m.trees[root]; t != nil {
+		at := agentID{key.Agent, key.ID}
+		if n := t.contexts[at]; n != nil && key.Kind == sessions.BindContext {
+			return n.Session, nil
+		}
+		if r := t.tasks[at]; r != nil && key.Kind == sessions.BindTask {
+			return r.in.Session, nil
+		}
+	}
+	return lineage.Session{}, fmt.Errorf("session of %s %s of agent %s in tree %s: %w", key.Kind, key.ID, key.Agent, root, sessions.ErrNotFound)
 }
 
 // Session implements [sessions.Reader].

@@ -27,3 +27,13 @@ func TestDifferential(t *testing.T) {
 		})
 	}
 }
+
+func TestProperty(t *testing.T) {
+	t.Parallel()
+	storetest.Property(t, openModel)
+}
+
+func TestLinearizable(t *testing.T) {
+	t.Parallel()
+	storetest.Linearizable(t, storetest.NewModel(time.Now))
+}

@@ -23,12 +23,14 @@ type modelTree struct {
 	contexts map[agentID]*node     // the session with a context at an agent
 	callers  map[string]*node      // the session with a context, at whatever agent
 	shared   map[string]*node      // the one shared session of an agent
+	requests map[string]*node      // the session that a request made ahead of its calls
 }
 
 // agentID is an id as one agent knows it.
 type agentID struct{ agent, id string }
 
-// node is a session. The Runs of the embedded one stay empty: see runs.
+// node is a session. The Runs of the embedded one stay empty: see runs. While it
+// is being ended, its Deadline is the end of the grace.
 type node struct {
 	lineage.Session
 	parent   *node // nil for main
@@ -62,11 +64,19 @@ func (n *node) open() int {
 	return open
 }
 
-func (n *node) live() bool { return n.open() > 0 || n.State == lineage.Suspended }
-
+// waits reports whether a run of n is suspended, whoever suspended it.
 func (n *node) waits() bool {
 	return slices.ContainsFunc(n.runs, func(r *modelRun) bool { return r.State == lineage.Suspended })
 }
+
+// busy reports whether a run of n is open or waits.
+func (n *node) busy() bool { return n.open() > 0 || n.waits() }
+
+func (n *node) live() bool { return n.busy() || n.Reserved }
+
+// over reports whether n has ended, or is about to: no call finds it by its
+// context any more, and a new session may take that.
+func (n *node) over() bool { return n.State.Terminal() || n.Ending != "" }
 
 // path returns the sessions from the root down to n.
 func (n *node) path() []*node {
@@ -76,10 +86,10 @@ func (n *node) path() []*node {
 	return append(n.parent.path(), n)
 }
 
-// snapshot is n with its runs, sharing nothing that changes.
+// snapshot is n with its newest runs, sharing nothing that changes.
 func (n *node) snapshot() lineage.Session {
 	s := n.Session
-	for _, r := range n.runs {
+	for _, r := range n.runs[max(0, len(n.runs)-sessions.MaxRuns):] {
 		s.Runs = append(s.Runs, r.Run)
 	}
 	return s
@@ -193,12 +203,12 @@ func encode(payload any) json.RawMessage {
 }
 
 // name makes n the session that a context id at its agent means: the first
-// stays, unless it has ended and a shared session takes over from it.
+// stays, unless it is over and a shared session takes over from it.
 func (m *Model) name(t *modelTree, n *node, contextID string, takeOver bool) {
 	if contextID == "" {
 		return
 	}
-	free := func(holder *node) bool { return holder == nil || takeOver && holder.State.Terminal() }
+	free := func(holder *node) bool { return holder == nil || takeOver && holder.over() }
 	if at := (agentID{n.Agent, contextID}); free(t.contexts[at]) {
 		t.contexts[at] = n
 	}

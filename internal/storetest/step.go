@@ -16,6 +16,7 @@ import (
 type step struct {
 	Advance time.Duration
 	Ops     []sessions.Op // one batch
+	Settle  bool          // all that is due
 	Renew   *renewal
 	Claim   *claim
 	Unclaim *claim
@@ -41,17 +42,21 @@ type outcome struct {
 // fault is an error as far as its kind is promised.
 type fault struct {
 	Refusal  *lineage.Refusal
+	Conflict *lineage.Conflict
 	NotFound bool
 	Other    string
 }
 
 func faultOf(err error) fault {
 	var refusal *lineage.Refusal
+	var conflict *lineage.Conflict
 	switch {
 	case err == nil:
 		return fault{}
 	case errors.As(err, &refusal):
 		return fault{Refusal: refusal}
+	case errors.As(err, &conflict):
+		return fault{Conflict: conflict}
 	case errors.Is(err, sessions.ErrNotFound):
 		return fault{NotFound: true}
 	default:
@@ -66,12 +71,16 @@ func (st step) do(ctx context.Context, s sessions.Store) outcome {
 	case st.Ops != nil:
 		var ops []*sessions.Op
 		for _, op := range st.Ops { // copies: no store sees what another did with them
-			if op.Admit != nil {
+			switch {
+			case op.Admit != nil:
 				a := *op.Admit
 				op.Admit = &a
-			} else {
+			case op.Progress != nil:
 				p := *op.Progress
 				op.Progress = &p
+			case op.Change != nil:
+				c := *op.Change
+				op.Change = &c
 			}
 			ops = append(ops, &op)
 		}
@@ -80,6 +89,8 @@ func (st step) do(ctx context.Context, s sessions.Store) outcome {
 			out.Grants = append(out.Grants, op.Grant)
 			out.Faults = append(out.Faults, faultOf(op.Err))
 		}
+	case st.Settle:
+		out.Faults = append(out.Faults, faultOf(settleAll(ctx, s)))
 	case st.Renew != nil:
 		out.Faults = append(out.Faults, faultOf(s.Renew(ctx, st.Renew.Runs, st.Renew.Lease)))
 	case st.Claim != nil:

@@ -3,6 +3,9 @@
 //	Run ──────────▶ named cases, one per rule ──▶ a store
 //	Differential ─▶ random steps ──┬────────────▶ a store ─┐
 //	                               └────────────▶ Model   ─┴─▶ must not differ
+//	Property ─────▶ random lives of three sidecars ─▶ the same, and the books
+//	                                                  balance after every step
+//	Linearizable ─▶ many clients at once ────────▶ a store, as if one by one
 //
 // [Model] is the reference: a store written to be obviously right. The cases
 // and the model know the interface of package sessions and nothing of any
@@ -17,8 +20,14 @@
 //     that only learnt the task, the first.
 //   - An alias, like a session's own context, names its session as caller too.
 //   - The shared session that follows an ended one takes over its context.
-//   - What has lapsed is settled in the order it came due, then of ids.
+//   - What has lapsed is settled in the order it came due, then of ids; whether
+//     it still is due counts when its turn comes.
 //   - A run that goes on without a call gets a lease as long as its last.
+//   - What a cascade does bears the trace of whoever asked for the end, if
+//     somebody did by a [sessions.Change], and no trace else.
+//   - Every admission, and every step of a session that is there, settles what
+//     is due first, though it is refused then, or finds nothing to do.
+//   - A root session that was asked to stop is forced to like any other.
 //
 // What nobody may rely on is not compared: which of two trees of the same
 // instant is listed first, and what happens at the very instant that a lease or
@@ -155,11 +164,61 @@ var cases = []testCase{
 	{"a resumed run is held again", true, resumedIsHeld},
 	{"a session expires at its deadline", true, deadlineExpires},
 	{"each call puts the deadline off", true, deadlineMoves},
-	{"an open run keeps its session from expiring", true, deadlineWaitsForRun},
+	{"what runs is asked to stop at the deadline", true, deadlineWithRun},
 	{"what waits expires with its session", true, deadlineTakesWaiting},
 	{"only a bounded number lapses at once", true, lapseBound},
 	{"lapses come in the order they were due", true, lapseOrder},
 	{"times never go backwards in a log", true, timesAscend},
+
+	// Steps in a session's life that somebody asks for.
+	{"a step is taken or refused by kind and state", true, everyStep},
+	{"the root session is never suspended", false, mainSteps},
+	{"an unknown session takes no step", false, stepOfUnknown},
+	{"a session is completed with all that runs in it", true, completeOpen},
+	{"a session that is failed keeps reason and result", false, failByHand},
+	{"a suspended session's runs yield their places", true, parkYields},
+	{"a run resumed has its lease anew", true, parkedLease},
+	{"an idle session is suspended, and resumed by a call", false, parkIdle},
+	{"a call into a suspended session runs", false, callParked},
+	{"a suspended run's agent may speak", false, parkedNews},
+	{"a step settles what is due", true, stepSettles},
+	{"the root session's end is the end of all", true, completeMain},
+	{"a cancellation is asked for once", true, cancelTwice},
+	{"steps stand in batches", false, stepsInBatch},
+
+	// Ends, and what they mean to others.
+	{"a result within the grace counts", true, graceCounts},
+	{"after the grace the end is forced", true, graceEnds},
+	{"all below an ended session is asked to stop", true, cascadeIsDeep},
+	{"an idle session ends with its parent", false, cascadeThroughIdle},
+	{"every end reaches those below", true, everyEndCascades},
+	{"an abandoned session goes on", false, abandoned},
+	{"a session being ended calls nobody", false, endingCallsNobody},
+	{"a session being ended is followed by a new one", false, endingIsReplaced},
+	{"a session being ended serves its own tasks", true, endingGoesOn},
+	{"a session being ended ends with its last run", true, endingEndsWithLastRun},
+	{"a loss spares what others hold", true, lossSparesOthers},
+	{"a loss spares what waits", true, lossSparesWaiting},
+	{"a lost shared session is corrected as a whole", true, lostSharedIsCorrected},
+	{"a parent is told what its children left", false, resultsAreTold},
+	{"a placeholder is a parent", false, placeholderIsTold},
+
+	// Sessions made ahead of their first call.
+	{"a session made ahead holds its place", false, aheadHolds},
+	{"the first call takes it over", true, aheadIsTakenOver},
+	{"a shared session may be made ahead", false, aheadIsShared},
+	{"an unused place comes free at the deadline", true, aheadExpires},
+	{"a request makes one session", false, aheadOnce},
+	{"a session made ahead is the tree's principal's", false, aheadPrincipal},
+	{"a session made ahead is held to the caps of sessions", true, aheadCaps},
+	{"a caller is known by its id", false, callerByID},
+
+	// Settling, and what is made known.
+	{"what is due is settled in any tree", true, settleAnyTree},
+	{"settling is done in pieces", true, settleBound},
+	{"a large cascade goes on at the next settling", true, settleCascade},
+	{"who is to stop is told", true, notices},
+	{"who is to stop is told, whatever the reason", true, noticesOfAllReasons},
 
 	// The log.
 	{"a plain call's log", false, plainLog},
@@ -182,6 +241,10 @@ var cases = []testCase{
 	{"trees are filtered", true, treeFilters},
 	{"a tree's summary", false, treeSummary},
 	{"sessions come in spawn order", false, spawnOrder},
+	{"sessions come in pages", false, sessionPages},
+	{"a page of sessions is cut", false, sessionPageCut},
+	{"a session is found by its context or task", false, sessionOf},
+	{"the newest runs of a session are shown", false, newestRuns},
 
 	// Many at once.
 	{"racing admissions share 8 places", false, raceChildren},
@@ -191,6 +254,10 @@ var cases = []testCase{
 	{"racing claims have one winner", false, raceClaims},
 	{"racing news are all logged", false, raceNews},
 	{"racing secrets are one", true, raceSecret},
+	{"racing requests make one session", false, raceRequest},
+	{"racing sessions made ahead share 8 places", false, raceAhead},
+	{"racing first calls take one session over", false, raceTakeover},
+	{"racing sweepers settle once", true, raceSettle},
 }
 
 // clock is a clock that goes when it is told to. Its times are whole

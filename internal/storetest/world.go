@@ -252,21 +252,22 @@ func (w *world) run(g sessions.Grant) lineage.Run {
 	return lineage.Run{}
 }
 
+func spellState(s lineage.State, reason string) string {
+	if reason == "" {
+		return string(s)
+	}
+	return string(s) + "/" + reason
+}
+
 // stands checks the states of the session and the run of g, spelled "state" or
 // "state/reason".
 func (w *world) stands(g sessions.Grant, session, run string) {
 	w.Helper()
-	spell := func(s lineage.State, reason string) string {
-		if reason == "" {
-			return string(s)
-		}
-		return string(s) + "/" + reason
-	}
 	s, r := w.session(g), w.run(g)
-	if got := spell(s.State, s.Reason); got != session {
+	if got := spellState(s.State, s.Reason); got != session {
 		w.Errorf("session %s is %s, want %s", s.ID, got, session)
 	}
-	if got := spell(r.State, r.Reason); got != run {
+	if got := spellState(r.State, r.Reason); got != run {
 		w.Errorf("run %s is %s, want %s", r.ID, got, run)
 	}
 	if ended := s.EndedAt != nil; ended != s.State.Terminal() {

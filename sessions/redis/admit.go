@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -17,17 +18,31 @@ import (
 )
 
 // admitArgs are the ARGV of admit.lua, in the order in which it names them.
-func (s *Store) admitArgs(a *sessions.Admission, agentRuns int) []any {
+// registers says that the tree is being put on the list of what is due.
+func (s *Store) admitArgs(a *sessions.Admission, agentRuns int, registers bool) []any {
 	l := a.Limits
-	return []any{
-		s.clock(), millis(s.retain),
-		a.Root, a.Principal, flag(a.CatchAll), a.Local, a.Caller.ContextID, a.Caller.SiblingOf, a.Caller.Depth,
+	listed := ""
+	if registers {
+		listed = strconv.FormatInt(soon(a).Microseconds(), 10)
+	}
+	return append(s.treeArgs(a.Root),
+		a.Principal, flag(a.CatchAll), a.Local, a.Caller.ContextID, a.Caller.SiblingOf, a.Caller.Session, a.Caller.Depth,
 		a.MainID, a.RemoteID, a.Agent, string(a.Kind), flag(a.Isolated), string(a.Inherit),
 		a.TTL.Microseconds(), a.Turn, a.TraceID, string(a.Source), string(a.Resolve),
-		a.ContextID, a.SessionID, a.RunID, a.MessageID, a.TaskID,
+		a.ContextID, a.SessionID, a.RunID, a.MessageID, a.TaskID, a.Named, flag(a.Abandon),
+		flag(a.Ahead), a.RequestID, []byte(a.Summary),
 		l.MaxChildren, l.MaxFanOut, l.MaxSessions, l.MaxVisits, l.Deepest(a.Kind), l.MaxConcurrent, agentRuns,
-		a.Owner, a.Lease.Microseconds(), otherMembers(a.Sent), a.Crossed,
+		waits(l.QueueTimeout).Microseconds(), a.Owner, a.Lease.Microseconds(), otherMembers(a.Sent), a.Crossed, listed,
+	)
+}
+
+// waits is for how long others tell of places that come free, for a call that
+// waits so long for one: also while it is tried again and again.
+func waits(queueTimeout time.Duration) time.Duration {
+	if queueTimeout <= 0 {
+		return 0
 	}
+	return queueTimeout + time.Minute
 }
 
 // otherMembers is the end of the payload of message.sent: what the proxy wants
@@ -84,10 +99,12 @@ func granted(a *sessions.Admission, r *reply) (sessions.Grant, error) {
 			return sessions.Grant{}, fmt.Errorf("reading a refusal: %w", r.err)
 		}
 		return sessions.Grant{}, over
+	case "missing":
+		return sessions.Grant{}, missing(a.Root, r)
 	case "taken":
 		return sessions.Grant{}, fmt.Errorf("admitting a call to %s: session id %s is in use", a.Agent, a.SessionID)
 	}
-	node, _, err := session(a.Root, r.text(0), r.text(1), r.text(2), r.text(3), r.text(4))
+	node, err := session(a.Root, r.text(0), r.text(1), r.text(2), r.text(3), r.text(4))
 	flags := r.text(8)
 	g := sessions.Grant{
 		Session: node, ParentContextID: r.text(5), RunID: r.text(6), Gen: int(r.number(7)),
@@ -106,6 +123,11 @@ func (s *Store) foresee(ctx context.Context, f *flight, a *sessions.Admission) [
 		set = append(set, early{key: key, value: value, binding: binding, set: f.pipe.SetArgs(ctx, key, value, goredis.SetArgs{
 			Mode: "NX", Get: true, TTL: s.abroad(),
 		})})
+	}
+	if a.Ahead {
+		// The tree may be another principal's than a's: it must be asked first.
+		add(s.keys.session(a.SessionID), a.Root, false)
+		return set
 	}
 	known := a.Resolve != sessions.ResolveNone // most likely the session is there
 	for _, key := range ids(a.Agent, a.ContextID, a.TaskID) {

@@ -2,7 +2,6 @@ package redis
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -33,7 +32,9 @@ func (t seat) full(a *sessions.Admission) bool {
 }
 
 // capped reports whether op needs a place.
-func capped(op *sessions.Op) bool { return op.Admit != nil && op.Admit.Limits.MaxConcurrent > 0 }
+func capped(op *sessions.Op) bool {
+	return op.Admit != nil && !op.Admit.Ahead && op.Admit.Limits.MaxConcurrent > 0
+}
 
 // seats takes places for the admissions of ops that need one, all in one
 // flight, and returns how many of ops may go on: all, or those before the first
@@ -96,11 +97,12 @@ func (s *Store) takeBelow(ctx context.Context, a *sessions.Admission, none seat)
 func (s *Store) take(ctx context.Context, f *flight, a *sessions.Admission, above []string) *call {
 	args := []any{
 		s.clock(), millis(s.placesLife(a.Lease)), a.Limits.MaxConcurrent, pack(a.RunID, a.SessionID), a.Lease.Microseconds(),
+		millis(waits(a.Limits.QueueTimeout)),
 	}
 	for _, id := range above {
 		args = append(args, id)
 	}
-	return f.call(ctx, takeScript, []string{s.keys.agent(a.Agent)}, args)
+	return f.call(ctx, takeScript, s.keys.agent(a.Agent), args)
 }
 
 // taken reads the outcome of take.
@@ -119,24 +121,23 @@ func taken(a *sessions.Admission, c *call) seat {
 // a's caller.
 func (s *Store) above(ctx context.Context, a *sessions.Admission) ([]string, error) {
 	f := s.flight()
-	c := f.call(ctx, pathScript, s.keys.tree(a.Root), []any{
-		s.clock(), millis(s.retain), a.Root, a.Agent, a.Caller.ContextID, a.Caller.SiblingOf, a.MessageID, a.TaskID,
-	})
+	c := f.call(ctx, pathScript, s.keys.tree(a.Root), append(s.treeArgs(a.Root),
+		a.Agent, a.Caller.ContextID, a.Caller.SiblingOf, a.Caller.Session, a.MessageID, a.TaskID))
 	f.send(ctx)
 	doing := "finding the path to a call in tree " + a.Root
-	r, err := c.reply()
+	raw, err := c.Text()
 	if err != nil {
 		return nil, fault(doing, err)
 	}
-	path := values(r.text(0))
+	path := values(raw)
 	var ids []string
 	for path.more() {
 		if id, agent := path.str(), path.str(); agent == a.Agent {
 			ids = append(ids, id)
 		}
 	}
-	if err := errors.Join(r.err, path.err); err != nil {
-		return nil, fmt.Errorf("%s: %w", doing, err)
+	if path.err != nil {
+		return nil, fmt.Errorf("%s: %w", doing, path.err)
 	}
 	return ids, nil
 }
@@ -145,12 +146,24 @@ func (s *Store) above(ctx context.Context, a *sessions.Admission) ([]string, err
 // with a cap, right after the tree is told: that the run is not open then is
 // certain, and that it had a place need not be. It returns nil if it is for the
 // tree to say.
-func (s *Store) free(ctx context.Context, f *flight, p *sessions.Progress) *goredis.IntCmd {
+func (s *Store) free(ctx context.Context, f *flight, p *sessions.Progress) *call {
 	ended := p.State == lineage.Completed || p.State == lineage.Failed && p.Reason != lineage.ReasonLost
 	if !ended || p.Run == "" || p.Session == "" || !s.capped.has(p.Agent, "") {
 		return nil
 	}
-	return f.pipe.ZRem(ctx, s.keys.agent(p.Agent), pack(p.Run, p.Session))
+	return s.leave(ctx, f, p.Agent, pack(p.Run, p.Session))
+}
+
+// leave adds a call of leave.lua to f, and tells of it if it gives back a place
+// that somebody waits for.
+func (s *Store) leave(ctx context.Context, f *flight, agent, member string) *call {
+	c := f.call(ctx, leaveScript, s.keys.agent(agent), []any{member, s.keys.notices(), s.placeAt(agent)})
+	f.then = append(f.then, func() {
+		if told, err := c.Int(); err == nil && told == 1 {
+			s.watchers.tell([]sessions.Notice{{Agent: agent}})
+		}
+	})
+	return c
 }
 
 // freed reports whether the flight of st has given back the place p.
@@ -175,7 +188,7 @@ func (b *batch) leave(st *step) {
 // found, which may be others than it brought.
 func (b *batch) sit(st *step, r *reply) {
 	a := st.op.Admit
-	if a.Limits.MaxConcurrent <= 0 {
+	if !capped(st.op) {
 		return
 	}
 	brought, found := pack(a.RunID, a.SessionID), pack(st.op.Grant.RunID, st.op.Grant.Session.ID)
@@ -205,12 +218,16 @@ func (b *batch) move(op *sessions.Op, r *reply) {
 
 func (b *batch) release(op *sessions.Op, agent, member string) {
 	b.owe(op, nil, func(ctx context.Context, f *flight) outcome {
-		return f.pipe.ZRem(ctx, b.store.keys.agent(agent), member)
+		return b.store.leave(ctx, f, agent, member)
 	})
 }
 
 func (b *batch) hold(op *sessions.Op, agent, member string, till int64, onlyIfHeld bool) {
-	key := b.store.keys.agent(agent)
+	key := b.store.keys.agent(agent)[0]
+	if b.taking == nil {
+		b.taking = map[string]bool{}
+	}
+	b.taking[member] = true
 	b.owe(op, nil, func(ctx context.Context, f *flight) outcome {
 		return f.pipe.ZAddArgs(ctx, key, goredis.ZAddArgs{
 			XX: onlyIfHeld, Members: []goredis.Z{{Score: float64(till), Member: member}},

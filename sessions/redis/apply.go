@@ -34,6 +34,7 @@ type batch struct {
 	store  *Store
 	owed   []write           // to other slots, for the next flight
 	unkept map[string]string // root → principal of trees whose ids need upkeep
+	taking map[string]bool   // places that what is owed takes, or holds for longer
 	full   bool              // an agent had no place left
 }
 
@@ -54,7 +55,8 @@ type step struct {
 	root  string
 	call  *call
 	seat  seat
-	left  *goredis.IntCmd // see free
+	left  *call // see free
+	due   *call // see register; nil: there was no need
 	early []early
 	used  []early // bindings that the tree relies on: key and value
 }
@@ -82,7 +84,8 @@ func (b *batch) segment(ops []*sessions.Op) int {
 		if i > 0 && capped(op) && (b.full || resumed) {
 			return i
 		}
-		resumed = resumed || op.Progress != nil && op.Progress.State == lineage.Active
+		resumed = resumed || op.Progress != nil && op.Progress.State == lineage.Active ||
+			op.Change != nil && op.Change.Verb == lineage.VerbResume
 		root, keys := names(op)
 		for _, key := range keys {
 			if before, ok := first[key]; ok && before != root {
@@ -106,6 +109,8 @@ func names(op *sessions.Op) (root string, keys []sessions.BindingKey) {
 	case op.Progress != nil:
 		p := op.Progress
 		return p.Root, ids(p.Agent, p.ContextID, p.TaskID)
+	case op.Change != nil:
+		return op.Change.Root, nil
 	}
 	return "", nil
 }
@@ -136,14 +141,18 @@ func (b *batch) carryOut(ctx context.Context, ops []*sessions.Op) int {
 			op.Err = st.seat.err
 		case op.Admit != nil:
 			st.root = op.Admit.Root
-			st.call = f.call(ctx, admitScript, s.keys.tree(st.root), s.admitArgs(op.Admit, st.seat.count))
+			st.due = s.register(ctx, f, st.root, soon(op.Admit))
+			st.call = f.call(ctx, admitScript, s.keys.tree(st.root), s.admitArgs(op.Admit, st.seat.count, st.due != nil))
 			st.early = s.foresee(ctx, f, op.Admit)
 		case op.Progress != nil:
 			st.root = op.Progress.Root
 			st.call = f.call(ctx, progressScript, s.keys.tree(st.root), s.progressArgs(op.Progress))
 			st.left = s.free(ctx, f, op.Progress)
+		case op.Change != nil:
+			st.root = op.Change.Root
+			st.call = f.call(ctx, changeScript, s.keys.tree(st.root), s.changeArgs(op.Change))
 		default:
-			op.Err = errors.New("an operation is neither an admission nor progress")
+			op.Err = errors.New("an operation is no admission, no progress and no change")
 		}
 	}
 	f.send(ctx)
@@ -167,23 +176,43 @@ func (b *batch) settle(st *step) {
 		}
 		return
 	}
-	r.places = slices.DeleteFunc(r.places, st.freed)
-	b.move(st.op, r)
+	r.places = slices.DeleteFunc(r.places, func(p place) bool {
+		// One that an op before it takes again afterwards must go after that.
+		return st.freed(p) && !b.taking[pack(p.run, p.session)]
+	})
 	b.bind(st, r)
-	b.upkeep(st.op, st.root, r)
+	b.after(st.op, st.root, r)
 	if a := st.op.Admit; a != nil {
 		st.op.Grant, st.op.Err = granted(a, r)
 		if st.op.Err != nil {
 			b.leave(st)
 			return
 		}
+		b.registered(st)
 		b.sit(st, r)
 		b.list(st, r)
 		return
 	}
-	if r.status == "missing" {
-		st.op.Err = fmt.Errorf("tree %s: no such %s: %w", st.root, r.text(0), sessions.ErrNotFound)
+	if c := st.op.Change; c != nil {
+		st.op.Grant, st.op.Err = changed(c, r)
+		return
 	}
+	if r.status == "missing" {
+		st.op.Err = missing(st.root, r)
+	}
+}
+
+// missing is the error of an op about something that is not in its tree.
+func missing(root string, r *reply) error {
+	return fmt.Errorf("tree %s: no such %s: %w", root, r.text(0), sessions.ErrNotFound)
+}
+
+// after does what every change of a tree may bring with it.
+func (b *batch) after(op *sessions.Op, root string, r *reply) {
+	b.store.watchers.tell(r.told)
+	b.move(op, r)
+	b.upkeep(op, root, r)
+	b.relist(op, root, r)
 }
 
 // owe notes a command for the next flight.
@@ -210,7 +239,7 @@ func (b *batch) load(ctx context.Context, f *flight) {
 			}
 		})
 	}
-	b.owed = nil
+	b.owed, b.taking = nil, nil
 }
 
 // finish writes what is owed in the end.

@@ -3,6 +3,7 @@ package redis_test
 import (
 	"fmt"
 	"regexp"
+	"slices"
 	"strconv"
 	"testing"
 	"time"
@@ -76,6 +77,76 @@ func benchmark(b *testing.B, batch int, op func(n int) *sessions.Op) {
 	b.ReportMetric((total-spent)/float64(n), "server-µs/op")
 }
 
+// BenchmarkAdmission measures the round trip of one admission against that of a
+// plain HSET on the same server, in turns, beside so many live children of the
+// same parent; and what an admission costs: commands within the server, and
+// bytes both ways.
+func BenchmarkAdmission(b *testing.B) {
+	for _, children := range []int{8, 10_000} {
+		b.Run(fmt.Sprintf("beside %d children", children), func(b *testing.B) {
+			srv := redistest.Start(b)
+			store, rdb := open(b, srv, redis.Options{}), srv.Client(b)
+			ops := make([]*sessions.Op, children)
+			for i := range ops {
+				a := call("r", i)
+				a.Limits.MaxChildren = 20_000
+				ops[i] = &sessions.Op{Admit: a}
+			}
+			for part := range slices.Chunk(ops, 100) {
+				apply(b, store, part...)
+			}
+			n := children
+			next := func() *sessions.Admission {
+				a := call("r", n)
+				a.Limits.MaxChildren = 20_000
+				n++
+				return a
+			}
+			var plain, admissions []time.Duration
+			for b.Loop() {
+				began := time.Now()
+				if err := rdb.HSet(b.Context(), "plain", "field", "a value of some length").Err(); err != nil {
+					b.Fatal(err)
+				}
+				plain = append(plain, time.Since(began))
+				a := next()
+				began = time.Now()
+				apply(b, store, &sessions.Op{Admit: a})
+				admissions = append(admissions, time.Since(began))
+				apply(b, store, &sessions.Op{Progress: end(a)})
+			}
+			slices.Sort(plain)
+			slices.Sort(admissions)
+			hset, admission := plain[len(plain)/2], admissions[len(admissions)/2]
+			b.ReportMetric(float64(admission)/float64(hset), "HSETs")
+			b.ReportMetric(float64(hset.Nanoseconds())/1e3, "HSET-µs")
+			b.ReportMetric(float64(admission.Nanoseconds())/1e3, "admission-µs")
+
+			const counted = 100
+			looked, before := traffic(b, rdb), traffic(b, rdb)
+			asked, _ := served(b, rdb)
+			for range counted {
+				apply(b, store, &sessions.Op{Admit: next()})
+			}
+			done, _ := served(b, rdb)
+			b.ReportMetric((done-asked)/counted, "commands")
+			after := traffic(b, rdb)
+			b.ReportMetric((after-before-3*(before-looked))/counted, "bytes")
+		})
+	}
+}
+
+// apply applies ops, which must succeed.
+func apply(tb testing.TB, s sessions.Store, ops ...*sessions.Op) {
+	tb.Helper()
+	s.Apply(tb.Context(), ops)
+	for _, op := range ops {
+		if op.Err != nil {
+			tb.Fatal(op.Err)
+		}
+	}
+}
+
 // BenchmarkPing is the round trip that everything is measured against.
 func BenchmarkPing(b *testing.B) {
 	rdb := redistest.Start(b).Client(b)
@@ -86,9 +157,29 @@ func BenchmarkPing(b *testing.B) {
 	}
 }
 
+// traffic returns how many bytes the server has received and sent. To ask costs
+// about as many as the last time.
+func traffic(tb testing.TB, rdb *goredis.Client) float64 {
+	tb.Helper()
+	info, err := rdb.Info(tb.Context(), "stats").Result()
+	if err != nil {
+		tb.Fatal(err)
+	}
+	var sum float64
+	for _, m := range netBytes.FindAllStringSubmatch(info, -1) {
+		n, err := strconv.ParseFloat(m[1], 64)
+		if err != nil {
+			tb.Fatalf("INFO stats says %q", m[0])
+		}
+		sum += n
+	}
+	return sum
+}
+
 var (
-	calls = regexp.MustCompile(`cmdstat_\S+:calls=(\d+)`)
-	cpu   = regexp.MustCompile(`used_cpu_(?:user|sys)_main_thread:(\S+)`)
+	netBytes = regexp.MustCompile(`total_net_(?:input|output)_bytes:(\d+)`)
+	calls    = regexp.MustCompile(`cmdstat_\S+:calls=(\d+)`)
+	cpu      = regexp.MustCompile(`used_cpu_(?:user|sys)_main_thread:(\S+)`)
 )
 
 // served returns how many commands the server has carried out, those within

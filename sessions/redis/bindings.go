@@ -3,6 +3,7 @@ package redis
 import (
 	"context"
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 
@@ -50,7 +51,7 @@ func (s *Store) Unclaim(ctx context.Context, key sessions.BindingKey, b sessions
 	defer cancel()
 	doing := fmt.Sprintf("taking back the claim of %s %s of agent %s", key.Kind, key.ID, key.Agent)
 	used := func() (bool, error) {
-		found, err := s.client.HExists(ctx, s.keys.tree(b.Root)[keyIDs], idsField(key)).Result()
+		found, err := s.client.HExists(ctx, s.keys.tree(b.Root)[keyState], idsField(key)).Result()
 		return found, fault(doing, err)
 	}
 	if found, err := used(); err != nil || found {
@@ -142,7 +143,7 @@ func (s *Store) prolong(ctx context.Context, root, principal string) error {
 		return nil
 	}
 
-	ids := s.client.HScan(ctx, keys[keyIDs], 0, "", prolongBatch).Iterator()
+	ids := s.client.HScan(ctx, keys[keyState], 0, "[ct]*", prolongBatch).Iterator()
 	for ids.Next(ctx) {
 		if key, ok := idsKey(ids.Val()); ok {
 			s.claim(ctx, f, key, of)
@@ -155,16 +156,19 @@ func (s *Store) prolong(ctx context.Context, root, principal string) error {
 	if err := ids.Err(); err != nil {
 		return fault("reading the ids of tree "+root, err)
 	}
-	nodes, err := s.client.HKeys(ctx, keys[keyNodes]).Result()
-	if err != nil {
-		return fault("reading the sessions of tree "+root, err)
-	}
-	for _, node := range nodes {
-		if id, ok := strings.CutPrefix(node, "n:"); ok {
+	for from := 1; ; from += prolongBatch {
+		made, err := s.spawned(ctx, root, from, prolongBatch)
+		if err != nil {
+			return err
+		}
+		for _, id := range made {
 			f.call(ctx, claimScript, []string{s.keys.session(id)}, []any{root, millis(s.abroad())})
-			if err := send(prolongBatch); err != nil {
-				return err
-			}
+		}
+		if err := send(prolongBatch); err != nil {
+			return err
+		}
+		if len(made) < prolongBatch {
+			break
 		}
 	}
 	if err := send(0); err != nil {
@@ -173,6 +177,31 @@ func (s *Store) prolong(ctx context.Context, root, principal string) error {
 	c := f.call(ctx, boundScript, keys[:1], []any{s.clock()})
 	f.send(ctx)
 	return fault("noting the upkeep of tree "+root, c.Err())
+}
+
+// spawned returns ids of sessions of a tree, in spawn order from the nth on.
+func (s *Store) spawned(ctx context.Context, root string, n, most int) ([]string, error) {
+	fields := make([]string, most)
+	for i := range fields {
+		fields[i] = "#" + strconv.Itoa(n+i)
+	}
+	rows, err := s.client.HMGet(ctx, s.keys.tree(root)[keyState], fields...).Result()
+	if err != nil {
+		return nil, fault("reading the sessions of tree "+root, err)
+	}
+	var made []string
+	for _, row := range rows {
+		raw, ok := row.(string)
+		if !ok {
+			break
+		}
+		record := values(raw)
+		made = append(made, record.str())
+		if record.err != nil {
+			return nil, fmt.Errorf("reading the sessions of tree %s: %w", root, record.err)
+		}
+	}
+	return made, nil
 }
 
 // rememberedIDs is how many ids a store remembers: about 2 MB.

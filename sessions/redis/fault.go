@@ -3,7 +3,6 @@ package redis
 import (
 	"errors"
 	"fmt"
-	"net/url"
 	"strings"
 
 	goredis "github.com/redis/go-redis/v9"
@@ -14,7 +13,7 @@ import (
 // outOfService are the answers of a server that cannot serve now, and may soon.
 var outOfService = []string{
 	"LOADING", "BUSY", "OOM", "READONLY", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN", "NOREPLICAS", "MISCONF",
-	"NOAUTH", "WRONGPASS", "MOVED", "ASK", "max number of clients", "NOSCRIPT",
+	"NOAUTH", "WRONGPASS", "MOVED", "ASK", "max number of clients", "Function not found",
 }
 
 // unavailable reports whether err means that the store did not serve: there
@@ -50,12 +49,4 @@ func fault(doing string, err error) error {
 	default:
 		return fmt.Errorf("%s: %w", doing, err)
 	}
-}
-
-// unquoted is err without the URL in it.
-func unquoted(err error) error {
-	if in, ok := errors.AsType[*url.Error](err); ok {
-		return in.Err
-	}
-	return err
 }

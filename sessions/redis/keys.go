@@ -13,59 +13,63 @@ import (
 // tag of a tree's root, A of an agent's name, I of another id (see tag). The
 // prefix, by default "a2a:", stands before each.
 //
-// Keys of a tree: one slot, nine keys however large the tree is. Written by the
+// Keys of a tree: one slot, three keys however large the tree is. Written by the
 // scripts over a tree alone. TTL: Retain after the tree's last change, give or
 // take 1 %.
 //
-//	key              type    fields or members
-//	t:{T}:meta       hash    n what never changes of the tree, v its counters and times,
-//	                         agents the names in it (each packed, see tree.lua); bound
-//	                         the last upkeep of TTLs elsewhere
-//	t:{T}:nodes      hash    n:<session> what never changes, v:<session> what does
-//	                         (packed, see tree.lua);
-//	                         r:<session>, u:<session> result and usage (JSON)
-//	t:{T}:runs       hash    <run> → packed, see tree.lua
-//	t:{T}:ids        hash    m, t + agent + id → run and session of a message, of a task;
-//	                         c + agent + id → session of a context; x + id → session that
-//	                         calls under a context; s + agent → its shared session;
-//	                         u + turn → sessions made in it. (agent = length ":" name)
-//	t:{T}:seen       hash    id of an event that may be told again → seq; "" keeps the key
-//	t:{T}:log        stream  <seq>-1: id, at, type, session, branch, tokens, turn, trace, payload
-//	t:{T}:leases     zset    open run → end of its lease; "" → +inf keeps the key
-//	t:{T}:deadlines  zset    idle session → its deadline; "" → +inf keeps the key
-//	t:{T}:made       zset    session → when it was made (placeholders and the root out)
+//	key          type    fields or members
+//	t:{T}:state  hash    n, v, agents: what never changes of the tree, what does, the
+//	                     names in it (packed, see tree.lua)
+//	                     bound: the last upkeep of TTLs elsewhere; wanted: until when who
+//	                     frees a place tells all sidecars
+//	                     N<session>, V<session>: what never changes of a session, what
+//	                     does (packed); R<session>, U<session>: its result and usage
+//	                     (JSON). The root session's id is left out in these and the next
+//	                     o<n>:<session> → its nth run; #<n> → nth session of the tree, when it was made,
+//	                     how many were by then, placeholders and the root left out (packed)
+//	                     r<run> → a run (packed)
+//	                     m, t + agent + id → run and session of a message, of a task;
+//	                     c + agent + id → session of a context (agent = length ":" name);
+//	                     x<context> → session that calls under it; s<agent> → its shared
+//	                     session; q<request> → session made by it; u<turn> → sessions made in it
+//	                     e<event> → seq of an event that may be told again
+//	t:{T}:log    stream  <seq>-1: id, at, type, session, branch, tokens, turn, trace, payload
+//	t:{T}:order  zset    c<ordinal><session> → minus the number of its parent: what has not
+//	                     ended and does not abandon it; s<session> → when it is due;
+//	                     r<open run> → 2^52 + end of its lease; "" → +inf keeps the key
 //
 // Keys of other slots. Every write to them may be repeated.
 //
-//	key                 type    holds                          TTL            written by
-//	b:context:A/I       string  root, principal (packed)       Retain + 1/4   Claim, Apply
-//	b:task:A/I          string  root, principal (packed)       Retain + 1/4   Claim, Apply
-//	sid:I               string  root of the session's tree     Retain + 1/4   Apply
-//	trees               zset    root → start of the tree       Retain + 1/4   Apply
-//	a:{A}:runs          zset    run, session (packed) → lease  Retain         take.lua, Apply, Renew
-//	ping                string  1                              1 minute       Ping
-//	secret              string  32 bytes                       none           Secret
+//	key            type    holds                             TTL           written by
+//	b:context:A/I  string  root, principal (packed)          Retain + 1/4  Claim, Apply
+//	b:task:A/I     string  root, principal (packed)          Retain + 1/4  Claim, Apply
+//	sid:I          string  root of the session's tree        Retain + 1/4  Apply
+//	trees          zset    root → start of the tree          Retain + 1/4  Apply
+//	due            zset    root → when something is due in   Retain + 1/4  Apply, Settle
+//	                       the tree, or may be
+//	a:{A}:runs     zset    run, session (packed) → lease     Retain        take.lua, Apply, Renew
+//	a:{A}:wanted   string  1 while a call waits for a place  as it waits   take.lua
+//	ping           string  1                                 1 minute      Ping
+//	secret         string  32 bytes                          none          Secret
 //
 // The quarter is how often these TTLs are renewed while their tree lives on.
 // Times are microseconds since 1970; packed is MessagePack.
+//
+// On the channel notices the scripts publish what concerns every sidecar
+// (packed, see notices.go). The scripts are a library of functions whose name
+// begins with a2a_ and tells its version; it is not under the prefix.
 type keyring struct{ prefix string }
 
-// Places of some of a tree's keys in keyring.tree.
+// Places of a tree's keys in keyring.tree.
 const (
-	keyMeta = iota
-	keyNodes
-	keyRuns
-	keyIDs
-	_ // seen
+	keyState = iota
 	keyLog
+	keyOrder
 )
 
 func (k keyring) tree(root string) []string {
 	p := k.prefix + "t:{" + tag(root) + "}:"
-	return []string{
-		p + "meta", p + "nodes", p + "runs", p + "ids", p + "seen", p + "log",
-		p + "leases", p + "deadlines", p + "made",
-	}
+	return []string{p + "state", p + "log", p + "order"}
 }
 
 func (k keyring) binding(key sessions.BindingKey) string {
@@ -74,7 +78,16 @@ func (k keyring) binding(key sessions.BindingKey) string {
 
 func (k keyring) session(id string) string { return k.prefix + "sid:" + tag(id) }
 
-func (k keyring) agent(name string) string { return k.prefix + "a:{" + tag(name) + "}:runs" }
+// agent returns the places at an agent, and the mark of those who wait for one.
+func (k keyring) agent(name string) []string {
+	p := k.prefix + "a:{" + tag(name) + "}:"
+	return []string{p + "runs", p + "wanted"}
+}
+
+func (k keyring) due() string { return k.prefix + "due" }
+
+// notices is a channel.
+func (k keyring) notices() string { return k.prefix + "notices" }
 
 func (k keyring) trees() string { return k.prefix + "trees" }
 
@@ -108,7 +121,7 @@ func plain(id string) bool {
 	return true
 }
 
-// idsField spells the field of the ids hash that names a context or task of an
+// idsField spells the field of the state that names a context or task of an
 // agent, as field in tree.lua does.
 func idsField(key sessions.BindingKey) string {
 	kind := "c"

@@ -4,112 +4,100 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"slices"
-	"strings"
-
-	goredis "github.com/redis/go-redis/v9"
 
 	"github.com/a2a-sidecar/a2a-sidecar/lineage"
+	"github.com/a2a-sidecar/a2a-sidecar/sessions"
 )
 
-// Sessions returns the sessions of a tree with their runs, in spawn order.
-func (s *Store) Sessions(ctx context.Context, root string) ([]lineage.Session, error) {
-	ctx, cancel := s.limit(ctx)
-	defer cancel()
-	doing := "reading the sessions of tree " + root
-	keys := s.keys.tree(root)
-	var nodes, runs *goredis.MapStringStringCmd
-	// One transaction: a session never shows without its run.
-	_, err := s.client.TxPipelined(ctx, func(pipe goredis.Pipeliner) error {
-		nodes, runs = pipe.HGetAll(ctx, keys[keyNodes]), pipe.HGetAll(ctx, keys[keyRuns])
-		return nil
-	})
+// Sessions returns a page of the sessions of a tree with their runs, in spawn
+// order. It ends early where they have very many.
+func (s *Store) Sessions(ctx context.Context, root string, q sessions.SessionQuery) (sessions.SessionPage, error) {
+	limit := q.Limit
+	if limit <= 0 || limit > sessions.MaxPage {
+		limit = sessions.MaxPage
+	}
+	found, next, err := s.read(ctx, root, "page", max(q.After, 0), limit, sessions.MaxRuns)
 	if err != nil {
-		return nil, fault(doing, err)
+		return sessions.SessionPage{}, fault("reading the sessions of tree "+root, err)
 	}
-	if len(nodes.Val()) == 0 {
-		return nil, fault(doing, goredis.Nil)
-	}
-	all, err := assemble(root, nodes.Val(), runs.Val())
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", doing, err)
-	}
-	return all, nil
+	return sessions.SessionPage{Sessions: found, Next: next}, nil
 }
 
 // Session returns one session with its runs.
 func (s *Store) Session(ctx context.Context, id string) (lineage.Session, error) {
 	ctx, cancel := s.limit(ctx)
 	defer cancel()
-	doing := "reading session " + id
 	root, err := s.client.Get(ctx, s.keys.session(id)).Result()
 	if err != nil {
-		return lineage.Session{}, fault(doing, err)
+		return lineage.Session{}, fault("finding the tree of session "+id, err)
 	}
-	keys := s.keys.tree(root)
-	fields := []string{"n:" + id, "v:" + id, "r:" + id, "u:" + id}
-	var node *goredis.SliceCmd
-	var runs *goredis.MapStringStringCmd
-	_, err = s.client.TxPipelined(ctx, func(pipe goredis.Pipeliner) error {
-		node, runs = pipe.HMGet(ctx, keys[keyNodes], fields...), pipe.HGetAll(ctx, keys[keyRuns])
-		return nil
-	})
-	if err != nil {
-		return lineage.Session{}, fault(doing, err)
-	}
-	found := map[string]string{}
-	for i, v := range node.Val() {
-		if text, ok := v.(string); ok {
-			found[fields[i]] = text
-		}
-	}
-	if len(found) == 0 {
-		return lineage.Session{}, fault(doing, goredis.Nil)
-	}
-	all, err := assemble(root, found, runs.Val())
-	if err != nil {
-		return lineage.Session{}, fmt.Errorf("%s: %w", doing, err)
-	}
-	return all[0], nil
+	return s.readOne(ctx, "reading session "+id, root, "session", id, sessions.MaxRuns)
 }
 
-// assemble makes sessions of the fields of the nodes hash and of the runs, of
-// which those of other sessions are left out.
-func assemble(root string, nodes, runs map[string]string) ([]lineage.Session, error) {
-	type placed[T any] struct {
-		at int64
-		of T
-	}
-	var found []placed[lineage.Session]
-	for name, static := range nodes {
-		id, ok := strings.CutPrefix(name, "n:")
-		if !ok {
-			continue
-		}
-		node, at, err := session(root, id, static, nodes["v:"+id], nodes["r:"+id], nodes["u:"+id])
-		if err != nil {
-			return nil, err
-		}
-		found = append(found, placed[lineage.Session]{at, node})
-	}
-	slices.SortFunc(found, func(a, b placed[lineage.Session]) int { return cmp.Compare(a.at, b.at) })
+// SessionOf returns the session of a tree that an id at an agent leads to.
+func (s *Store) SessionOf(ctx context.Context, root string, key sessions.BindingKey) (lineage.Session, error) {
+	doing := fmt.Sprintf("finding the session of %s %s of agent %s in tree %s", key.Kind, key.ID, key.Agent, root)
+	return s.readOne(ctx, doing, root, "field", idsField(key))
+}
 
-	in := map[string][]placed[lineage.Run]{}
-	for id, raw := range runs {
-		r, of, at, err := run(id, raw)
+func (s *Store) readOne(ctx context.Context, doing, root string, args ...any) (lineage.Session, error) {
+	found, _, err := s.read(ctx, root, args...)
+	if err == nil && len(found) != 1 {
+		err = errDamaged
+	}
+	if err != nil {
+		return lineage.Session{}, fault(doing, err)
+	}
+	return found[0], nil
+}
+
+// read calls read.lua. Its errors are go-redis's.
+func (s *Store) read(ctx context.Context, root string, args ...any) (found []lineage.Session, next int, err error) {
+	ctx, cancel := s.limit(ctx)
+	defer cancel()
+	f := s.flight()
+	c := f.call(ctx, readScript, s.keys.tree(root), append(s.treeArgs(root), args...))
+	f.send(ctx)
+	values, err := c.Slice()
+	if err != nil {
+		return nil, 0, err
+	}
+	r := &reply{own: values}
+	next = int(r.number(0))
+	for i := 1; i < len(values); i++ {
+		row, ok := values[i].([]any)
+		if !ok {
+			return nil, 0, errDamaged
+		}
+		one, err := readSession(root, row)
 		if err != nil {
-			return nil, err
+			return nil, 0, err
 		}
-		in[of] = append(in[of], placed[lineage.Run]{at, r})
+		found = append(found, one)
 	}
-	all := make([]lineage.Session, len(found))
-	for i, f := range found {
-		all[i] = f.of
-		of := in[f.of.ID]
-		slices.SortFunc(of, func(a, b placed[lineage.Run]) int { return cmp.Compare(a.at, b.at) })
-		for _, r := range of {
-			all[i].Runs = append(all[i].Runs, r.of)
+	return found, next, r.err
+}
+
+// readSession reads a session as read.lua returns it.
+func readSession(root string, row []any) (lineage.Session, error) {
+	if len(row) != 6 {
+		return lineage.Session{}, errDamaged
+	}
+	r := &reply{own: row}
+	result, _ := row[3].(string) // nil: there is none
+	usage, _ := row[4].(string)
+	one, err := session(root, r.text(0), r.text(1), r.text(2), result, usage)
+	runs, ok := row[5].([]any)
+	if err != nil || r.err != nil || !ok {
+		return one, cmp.Or(err, errDamaged)
+	}
+	of := &reply{own: runs}
+	for i := 0; i+1 < len(runs); i += 2 {
+		run, err := run(of.text(i), of.text(i+1))
+		if err != nil {
+			return one, err
 		}
+		one.Runs = append(one.Runs, run)
 	}
-	return all, nil
+	return one, of.err
 }

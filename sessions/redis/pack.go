@@ -41,9 +41,11 @@ type packed struct {
 // values begins to read a record.
 func values(raw string) *packed { return &packed{raw: raw, left: -1} }
 
-// unpack begins to read a list.
-
+// unpack begins to read a list. An empty one may be spelled as nothing.
 func unpack(raw string) *packed {
+	if raw == "" {
+		return &packed{}
+	}
 	p := &packed{raw: raw, left: 1}
 	p.left = p.array()
 	return p
@@ -156,6 +158,16 @@ func (p *packed) skip(n int) {
 	for range n {
 		p.num()
 	}
+}
+
+// list reads a list of strings in a record.
+func (p *packed) list() []string {
+	n := p.array()
+	var list []string
+	for range n {
+		list = append(list, p.str())
+	}
+	return list
 }
 
 // strings reads the rest, which are strings.

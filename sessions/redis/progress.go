@@ -2,6 +2,8 @@ package redis
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"slices"
 	"time"
 
@@ -10,9 +12,7 @@ import (
 
 // progressArgs are the ARGV of progress.lua, in the order in which it names them.
 func (s *Store) progressArgs(p *sessions.Progress) []any {
-	args := make([]any, 0, 14+3*len(p.Events))
-	args = append(args,
-		s.clock(), millis(s.retain),
+	args := append(s.treeArgs(p.Root),
 		p.Session, p.Run, p.Gen, p.Agent, p.TraceID, p.TaskID, p.ContextID, string(p.State), p.Reason,
 		[]byte(p.Result), []byte(p.Usage), p.Detach.Microseconds())
 	for _, d := range p.Events {
@@ -28,7 +28,8 @@ func (s *Store) progressArgs(p *sessions.Progress) []any {
 // renewBatch is how many leases one call of the script prolongs.
 const renewBatch = 1000
 
-// Renew prolongs the leases of runs, and their places at capped agents. It is
+// Renew prolongs the leases of runs, and their places at capped agents, and
+// tells those whose session is being ended again to stop. It is
 // a change of the trees: while a run is open its tree is kept.
 func (s *Store) Renew(ctx context.Context, runs []sessions.RunRef, lease time.Duration) error {
 	ctx, cancel := s.limit(ctx)
@@ -46,7 +47,7 @@ func (s *Store) Renew(ctx context.Context, runs []sessions.RunRef, lease time.Du
 	f := s.flight()
 	for root, refs := range byRoot {
 		for part := range slices.Chunk(refs, renewBatch) {
-			args := []any{s.clock(), millis(s.retain), lease.Microseconds()}
+			args := append(s.treeArgs(root), lease.Microseconds())
 			for _, ref := range part {
 				args = append(args, ref.Run, ref.Gen)
 			}
@@ -63,9 +64,31 @@ func (s *Store) Renew(ctx context.Context, runs []sessions.RunRef, lease time.Du
 			op.Err = fault("renewing the leases of tree "+c.root, err)
 			continue
 		}
-		b.move(op, r)
-		b.upkeep(op, c.root, r)
+		b.after(op, c.root, r)
 	}
 	b.finish(ctx)
 	return op.Err
+}
+
+// changeArgs are the ARGV of change.lua, in the order in which it names them.
+func (s *Store) changeArgs(c *sessions.Change) []any {
+	return append(s.treeArgs(c.Root), c.Session, string(c.Verb), c.Reason, []byte(c.Result), c.TraceID)
+}
+
+// changed reads the outcome of change.lua.
+func changed(c *sessions.Change, r *reply) (sessions.Grant, error) {
+	if r.status == "missing" {
+		return sessions.Grant{}, missing(c.Root, r)
+	}
+	node, err := session(c.Root, r.text(0), r.text(1), r.text(2), r.text(3), r.text(4))
+	if err := errors.Join(err, r.err); err != nil {
+		return sessions.Grant{}, fmt.Errorf("reading a session that was to %s: %w", c.Verb, err)
+	}
+	if r.status == "conflict" {
+		if conflict := c.Verb.Check(&node, r.number(5) == 1); conflict != nil {
+			return sessions.Grant{}, conflict
+		}
+		return sessions.Grant{}, fmt.Errorf("session %s was refused to %s: %w", c.Session, c.Verb, errDamaged)
+	}
+	return sessions.Grant{Session: node}, nil
 }

@@ -30,9 +30,9 @@ import (
 	"time"
 
 	goredis "github.com/redis/go-redis/v9"
-	"github.com/redis/go-redis/v9/maintnotifications"
 
 	"github.com/a2a-sidecar/a2a-sidecar/contextid"
+	"github.com/a2a-sidecar/a2a-sidecar/lineage"
 	"github.com/a2a-sidecar/a2a-sidecar/sessions"
 )
 
@@ -47,11 +47,22 @@ const (
 // from touching other slots.
 const minVersion = 7
 
-// Options says where the record is and how it is kept.
+// Options says where the record is and how it is kept. The URL is one of
+//
+//	redis://[USER:PASSWORD@]HOST[:PORT][/DB]
+//	rediss://…    the same over TLS
+//	unix://PATH
+//	redis+cluster://[USER:PASSWORD@]HOST[:PORT][,HOST[:PORT]]…
+//	redis+sentinel://[USER:PASSWORD@]HOST[:PORT][,HOST[:PORT]]…/MASTER[/DB]
+//
+// with go-redis's own options in the query, but for those of time limits,
+// retries and reads at replicas. The last two also take tls=true and
+// tlsServerName=NAME; sentinels take sentinelUsername and sentinelPassword.
 type Options struct {
-	URL     string           // redis://, rediss:// or unix://, as go-redis spells them
+	URL     string           // of a server, a cluster or sentinels: see above
 	Prefix  string           // of every key; without braces. Empty: DefaultPrefix
 	Retain  time.Duration    // how long a tree is kept after its last change. 0: DefaultRetain
+	Grace   time.Duration    // how long the open work of a session that is to end may go on. 0: lineage.DefaultGrace
 	Timeout time.Duration    // of one Apply, and of every other call. 0: DefaultTimeout
 	Now     func() time.Time // for tests: the clock. Nil: the server's, as it must be where sidecars share a store
 	Logger  *slog.Logger     // nil: nothing is logged
@@ -60,8 +71,10 @@ type Options struct {
 // Store implements [sessions.Store]. Its methods may be called concurrently.
 type Store struct {
 	client  goredis.UniversalClient
+	id      string // of this store among those that share the record
 	keys    keyring
 	retain  time.Duration
+	grace   time.Duration
 	timeout time.Duration
 	now     func() time.Time // nil: the server's clock
 	log     *slog.Logger
@@ -69,6 +82,9 @@ type Store struct {
 	bound     *remembered // bindings seen written: not written with every call
 	unwritten *remembered // bindings that an outage may have kept from being written
 	capped    *remembered // agents seen with a cap
+	listed    *lately     // trees on the list of what is due
+
+	watchers watchers
 
 	swept atomic.Int64 // how far down the list of trees the last sweep came
 }
@@ -78,20 +94,17 @@ var _ sessions.Store = (*Store)(nil)
 // Open connects to a server and loads the scripts. The error wraps
 // [sessions.ErrUnavailable] when the server does not answer.
 func Open(ctx context.Context, opts Options) (*Store, error) {
-	server, err := goredis.ParseURL(opts.URL)
-	if err != nil {
-		// The URL may hold a password, so only what is wrong with it is told.
-		return nil, fmt.Errorf("reading the store's URL: %w", unquoted(err))
-	}
 	if strings.ContainsAny(opts.Prefix, "{}") {
 		return nil, fmt.Errorf("key prefix %q: braces would move the keys of a tree to different slots", opts.Prefix)
 	}
-	if opts.Retain < 0 || opts.Timeout < 0 {
-		return nil, errors.New("retain and timeout must not be negative")
+	if opts.Retain < 0 || opts.Grace < 0 || opts.Timeout < 0 {
+		return nil, errors.New("retain, grace and timeout must not be negative")
 	}
 	s := &Store{
+		id:      rand.Text(),
 		keys:    keyring{prefix: or(opts.Prefix, DefaultPrefix)},
 		retain:  max(or(opts.Retain, DefaultRetain), time.Millisecond),
+		grace:   or(opts.Grace, lineage.DefaultGrace),
 		timeout: or(opts.Timeout, DefaultTimeout),
 		now:     opts.Now,
 		log:     opts.Logger,
@@ -99,6 +112,7 @@ func Open(ctx context.Context, opts Options) (*Store, error) {
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
 	}
+	var err error
 	if s.bound, err = newRemembered(); err != nil {
 		return nil, err
 	}
@@ -108,26 +122,31 @@ func Open(ctx context.Context, opts Options) (*Store, error) {
 	if s.capped, err = newRemembered(); err != nil {
 		return nil, err
 	}
-	server.MaxRetries = -1 // an admission must not be carried out twice behind our back
-	server.DialerRetries = 1
-	server.DialTimeout, server.ReadTimeout, server.WriteTimeout = s.timeout, s.timeout, s.timeout
-	server.ContextTimeoutEnabled = true
-	server.Protocol = 2 // RESP3 looks for pushed messages before each reply, and nothing is pushed here
-	server.DisableIdentity = true
-	server.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
-	s.client = goredis.NewClient(server)
-
+	if s.listed, err = newLately(); err != nil {
+		return nil, err
+	}
+	if s.client, err = newClient(opts.URL, s.timeout); err != nil {
+		return nil, err
+	}
 	if err := s.start(ctx); err != nil {
 		return nil, errors.Join(err, s.client.Close())
 	}
 	return s, nil
 }
 
-// start checks the server's version and loads the scripts.
+// start checks the version of every master and loads the scripts.
 func (s *Store) start(ctx context.Context) error {
 	ctx, cancel := s.limit(ctx)
 	defer cancel()
-	info, err := s.client.Info(ctx, "server").Result()
+	if err := s.masters(ctx, checkVersion); err != nil {
+		return err
+	}
+	return s.loadScripts(ctx)
+}
+
+// checkVersion returns an error if a server is too old.
+func checkVersion(ctx context.Context, master goredis.Cmdable) error {
+	info, err := master.Info(ctx, "server").Result()
 	if err != nil {
 		return fault("asking the server for its version", err)
 	}
@@ -136,7 +155,7 @@ func (s *Store) start(ctx context.Context) error {
 	if n, err := strconv.Atoi(major); err != nil || n < minVersion {
 		return fmt.Errorf("redis %s is too old: version %d or later is needed", or(version, "of unknown version"), minVersion)
 	}
-	return s.loadScripts(ctx)
+	return nil
 }
 
 // field finds a value in the answer to INFO.
@@ -149,14 +168,18 @@ func field(info, name string) string {
 	return ""
 }
 
-// Ping returns nil when the server takes writes.
+// Ping returns nil when the server takes writes, in a cluster: when one master
+// does, and all of them answer. One that is gone is told of at once, also where
+// the cluster lets the others serve without it.
 func (s *Store) Ping(ctx context.Context) error {
 	ctx, cancel := s.limit(ctx)
 	defer cancel()
 	if err := s.client.Set(ctx, s.keys.ping(), 1, time.Minute).Err(); err != nil {
 		return fault("writing to the store", err)
 	}
-	return nil
+	return s.masters(ctx, func(ctx context.Context, master goredis.Cmdable) error {
+		return fault("asking a master whether it is there", master.Ping(ctx).Err())
+	})
 }
 
 // Close closes the connections. The record stays.
@@ -197,6 +220,11 @@ func (s *Store) clock() string {
 		return ""
 	}
 	return micros(s.now())
+}
+
+// treeArgs are the ARGV with which every script over a tree begins (tree.lua).
+func (s *Store) treeArgs(root string) []any {
+	return []any{s.clock(), millis(s.retain), s.grace.Microseconds(), s.id, s.keys.notices(), root}
 }
 
 func or[T comparable](value, otherwise T) T {

@@ -132,6 +132,14 @@ func TestKeys(t *testing.T) {
 	a.Caller.ContextID, a.Limits.MaxConcurrent = "far away", 3
 	mustAdmit(t, s, a)
 	tell(t, s, &sessions.Progress{Root: a.Root, Session: a.SessionID, Run: a.RunID, Agent: a.Agent, TaskID: "task-1", State: "suspended"})
+	full := call("root.1", 3)
+	full.Limits = lineage.Limits{MaxConcurrent: 1, QueueTimeout: time.Minute}
+	place := call("root.1", 4)
+	place.Limits.MaxConcurrent = 1
+	mustAdmit(t, s, place)
+	if _, err := admit(t, s, full); err == nil {
+		t.Fatal("Apply(second call of 1) = nil, want a refusal")
+	}
 	mustAdmit(t, s, call("{a}\x00ß", 2))
 	if _, err := s.Secret(t.Context()); err != nil {
 		t.Fatal(err)
@@ -145,7 +153,7 @@ func TestKeys(t *testing.T) {
 		t.Fatal(err)
 	}
 	const abroad = 75 * time.Minute
-	lives := map[string]time.Duration{"a2a:secret": 0, "a2a:ping": time.Minute, "a2a:a:{worker}:runs": time.Hour}
+	lives := map[string]time.Duration{"a2a:secret": 0, "a2a:ping": time.Minute, "a2a:a:{worker}:runs": time.Hour, "a2a:a:{worker}:wanted": 2 * time.Minute}
 	var got []string
 	for _, key := range keys {
 		typ, err := rdb.Type(t.Context(), key).Result()
@@ -170,37 +178,30 @@ func TestKeys(t *testing.T) {
 	}
 	slices.Sort(got)
 	want := []string{
+		"a2a:a:{worker}:runs zset",
+		"a2a:a:{worker}:wanted string",
 		"a2a:b:context:coordinator/x:HASH string", // far away
 		"a2a:b:context:coordinator/x:HASH string", // {a}…
 		"a2a:b:context:root/root.1 string",
 		"a2a:b:context:worker/context-root.1-1 string",
+		"a2a:b:context:worker/context-root.1-4 string",
 		"a2a:b:context:worker/x:HASH string",
 		"a2a:b:task:worker/task-1 string",
+		"a2a:due zset",
 		"a2a:ping string",
 		"a2a:secret string",
 		"a2a:sid:main-root.1 string",
 		"a2a:sid:remote-root.11 string",
 		"a2a:sid:session-root.1-1 string",
+		"a2a:sid:session-root.1-4 string",
 		"a2a:sid:x:HASH string", // main
 		"a2a:sid:x:HASH string",
-		"a2a:t:{root.1}:deadlines zset",
-		"a2a:t:{root.1}:ids hash",
-		"a2a:t:{root.1}:leases zset",
 		"a2a:t:{root.1}:log stream",
-		"a2a:t:{root.1}:made zset",
-		"a2a:t:{root.1}:meta hash",
-		"a2a:t:{root.1}:nodes hash",
-		"a2a:t:{root.1}:runs hash",
-		"a2a:t:{root.1}:seen hash",
-		"a2a:t:{x:HASH}:deadlines zset",
-		"a2a:t:{x:HASH}:ids hash",
-		"a2a:t:{x:HASH}:leases zset",
+		"a2a:t:{root.1}:order zset",
+		"a2a:t:{root.1}:state hash",
 		"a2a:t:{x:HASH}:log stream",
-		"a2a:t:{x:HASH}:made zset",
-		"a2a:t:{x:HASH}:meta hash",
-		"a2a:t:{x:HASH}:nodes hash",
-		"a2a:t:{x:HASH}:runs hash",
-		"a2a:t:{x:HASH}:seen hash",
+		"a2a:t:{x:HASH}:order zset",
+		"a2a:t:{x:HASH}:state hash",
 		"a2a:trees zset",
 	}
 	for i, key := range got {
@@ -271,7 +272,7 @@ func TestScriptsLost(t *testing.T) {
 	srv := redistest.Start(t)
 	s, rdb := open(t, srv, redis.Options{}), srv.Client(t)
 	for n := range 5 {
-		if err := rdb.ScriptFlush(t.Context()).Err(); err != nil {
+		if err := rdb.FunctionFlush(t.Context()).Err(); err != nil {
 			t.Fatal(err)
 		}
 		a, b := call("r", 2*n), call("r", 2*n+1)
@@ -280,11 +281,11 @@ func TestScriptsLost(t *testing.T) {
 		s.Apply(t.Context(), ops)
 		for i, op := range ops {
 			if op.Err != nil {
-				t.Fatalf("op %d after SCRIPT FLUSH: %v", i, op.Err)
+				t.Fatalf("op %d after FUNCTION FLUSH: %v", i, op.Err)
 			}
 		}
 	}
-	all, err := s.Sessions(t.Context(), "r")
+	all, err := sessions.AllSessions(t.Context(), s, "r")
 	if err != nil || len(all) != 11 {
 		t.Errorf("Sessions(r) = %d sessions, %v, want 11", len(all), err)
 	}
@@ -327,7 +328,7 @@ func TestOutage(t *testing.T) {
 	check("Trees", err)
 	_, err = s.Tree(t.Context(), "r")
 	check("Tree", err)
-	_, err = s.Sessions(t.Context(), "r")
+	_, err = s.Sessions(t.Context(), "r", sessions.SessionQuery{})
 	check("Sessions", err)
 	_, err = s.Session(t.Context(), "x")
 	check("Session", err)
@@ -420,7 +421,18 @@ func TestCluster(t *testing.T) {
 		t.Errorf("Renew() = %v", err)
 	}
 	tell(t, s, end(a))
+	b.Limits.QueueTimeout = time.Minute
 	mustAdmit(t, s, b)
+	apply(t, s, cancel(b))
+	if _, err := s.Settle(t.Context()); err != nil {
+		t.Errorf("Settle() = %v", err)
+	}
+	if _, err := s.Sweep(t.Context()); err != nil {
+		t.Errorf("Sweep() = %v", err)
+	}
+	if got, err := s.Session(t.Context(), b.SessionID); err != nil || got.Ending != lineage.ReasonCanceled {
+		t.Errorf("Session() = %+v, %v, want it to be canceled", got, err)
+	}
 	if page, err := s.Trees(t.Context(), sessions.TreeQuery{}); err != nil || len(page.Trees) != 1 {
 		t.Errorf("Trees() = %+v, %v, want one", page, err)
 	}

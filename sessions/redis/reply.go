@@ -6,11 +6,14 @@ import "github.com/a2a-sidecar/a2a-sidecar/sessions"
 type reply struct {
 	status    string
 	upkeep    string
+	due       int64 // when something is due in the tree next
 	started   int64
 	principal string
+	told      []sessions.Notice // to all sidecars
 	places    []place
 	bindings  []learnt
 	own       []any // the script's own
+	more      bool  // of lapse.lua
 
 	err error // what text and number found wrong
 }
@@ -35,8 +38,9 @@ func (c *call) reply() (*reply, error) {
 		return nil, err
 	}
 	r := &reply{own: values}
-	r.status, r.upkeep, r.started, r.principal = r.text(0), r.text(1), r.number(2), r.text(3)
-	places, bindings := unpack(r.text(4)), unpack(r.text(5))
+	r.status, r.upkeep, r.due, r.started, r.principal = r.text(0), r.text(1), r.number(2), r.number(3), r.text(4)
+	told, places, bindings := news(r.text(5)), unpack(r.text(6)), unpack(r.text(7))
+	r.told = told.notices()
 	for places.more() {
 		r.places = append(r.places, place{places.str(), places.str(), places.str(), places.str(), places.num()})
 	}
@@ -44,12 +48,12 @@ func (c *call) reply() (*reply, error) {
 		key := sessions.BindingKey{Kind: sessions.BindingKind(bindings.str()), Agent: bindings.str(), ID: bindings.str()}
 		r.bindings = append(r.bindings, learnt{key, bindings.flag()})
 	}
-	for _, err := range []error{r.err, places.err, bindings.err} {
+	for _, err := range []error{r.err, told.err, places.err, bindings.err} {
 		if err != nil {
 			return nil, err
 		}
 	}
-	r.own = values[6:]
+	r.own = values[8:]
 	return r, nil
 }
 

@@ -3,91 +3,90 @@ package redis
 import (
 	"context"
 	"crypto/sha1"
-	_ "embed"
+	"embed"
 	"encoding/hex"
 	"strings"
 
 	goredis "github.com/redis/go-redis/v9"
 )
 
-// The sources of the scripts.
-var (
-	//go:embed lua/tree.lua
-	treeLua string
-	//go:embed lua/runs.lua
-	runsLua string
-	//go:embed lua/flush.lua
-	flushLua string
-	//go:embed lua/admit.lua
-	admitLua string
-	//go:embed lua/progress.lua
-	progressLua string
-	//go:embed lua/renew.lua
-	renewLua string
-	//go:embed lua/lapse.lua
-	lapseLua string
-	//go:embed lua/path.lua
-	pathLua string
-	//go:embed lua/take.lua
-	takeLua string
-	//go:embed lua/claim.lua
-	claimLua string
-	//go:embed lua/unclaim.lua
-	unclaimLua string
-	//go:embed lua/forget.lua
-	forgetLua string
-	//go:embed lua/bound.lua
-	boundLua string
-)
+// The scripts are the functions of one library in the server (FUNCTION LOAD):
+// unlike with EVAL, what they have in common is made once and not with every
+// call, which is most of what a call would cost. The library is named for what
+// is in it, so sidecars of different versions have each their own.
+//
+// A library may not touch two slots of a cluster, and none of its functions
+// begins when it may run out of memory half-way.
 
-// The scripts. The first line makes the server refuse a script that touches
-// two slots of a cluster, and one that would run out of memory half-way.
-var (
-	admitScript    = newScript(treeLua, runsLua, flushLua, admitLua)
-	progressScript = newScript(treeLua, runsLua, flushLua, progressLua)
-	renewScript    = newScript(treeLua, runsLua, flushLua, renewLua)
-	lapseScript    = newScript(treeLua, runsLua, flushLua, lapseLua)
-	pathScript     = newScript(treeLua, runsLua, flushLua, pathLua)
-	takeScript     = newScript(takeLua)
-	claimScript    = newScript(claimLua)
-	unclaimScript  = newScript(unclaimLua)
-	forgetScript   = newScript(forgetLua)
-	boundScript    = newScript(boundLua)
+//go:embed lua
+var sources embed.FS
 
-	scripts = []*script{
-		admitScript, progressScript, renewScript, lapseScript, pathScript, takeScript, claimScript, unclaimScript,
-		forgetScript, boundScript,
-	}
-)
-
-// script is a source and the digest by which the server knows it. (A
-// goredis.Script forgets its digest when it is loaded in a pipeline.)
-type script struct{ src, sha string }
-
-func newScript(parts ...string) *script {
-	src := "#!lua\n" + strings.Join(parts, "")
-	sum := sha1.Sum([]byte(src))
-	return &script{src: src, sha: hex.EncodeToString(sum[:])}
+// The parts of the library, each after those that it uses.
+var parts = []string{
+	"tree", "runs", "ending", "flush", "spawn",
+	"admit", "progress", "change", "renew", "lapse", "path", "read",
+	"take", "leave", "due", "claimdue", "settled", "claim", "unclaim", "forget", "bound",
+	"library",
 }
 
-// loadScripts loads them all in one transaction: a server that has some of
-// them and not others would carry out a batch in another order than it came.
+// function is the name of a function in the server.
+type function string
+
+var library = newLibrary()
+
+var (
+	admitScript    = library.function("admit")
+	progressScript = library.function("progress")
+	changeScript   = library.function("change")
+	renewScript    = library.function("renew")
+	lapseScript    = library.function("lapse")
+	pathScript     = library.function("path")
+	readScript     = library.function("read")
+	takeScript     = library.function("take")
+	leaveScript    = library.function("leave")
+	dueScript      = library.function("due")
+	claimDueScript = library.function("claimdue")
+	settledScript  = library.function("settled")
+	claimScript    = library.function("claim")
+	unclaimScript  = library.function("unclaim")
+	forgetScript   = library.function("forget")
+	boundScript    = library.function("bound")
+)
+
+// scripts is a library.
+type scripts struct{ name, src string }
+
+func newLibrary() scripts {
+	var body strings.Builder
+	for _, part := range parts {
+		src, err := sources.ReadFile("lua/" + part + ".lua")
+		if err != nil {
+			panic("redis: " + err.Error()) // it is embedded
+		}
+		body.Write(src)
+		body.WriteByte('\n')
+	}
+	sum := sha1.Sum([]byte(body.String()))
+	name := "a2a_" + hex.EncodeToString(sum[:8])
+	return scripts{name: name, src: "#!lua name=" + name + "\nlocal LIBRARY = '" + name + "'\n" + body.String()}
+}
+
+func (l scripts) function(name string) function { return function(l.name + "_" + name) }
+
+// loadScripts loads the library, where it is not there.
 func (s *Store) loadScripts(ctx context.Context) error {
-	load := func(ctx context.Context, c goredis.Cmdable) error {
-		_, err := c.TxPipelined(ctx, func(pipe goredis.Pipeliner) error {
-			for _, sc := range scripts {
-				pipe.ScriptLoad(ctx, sc.src)
-			}
+	return s.masters(ctx, func(ctx context.Context, master goredis.Cmdable) error {
+		err := master.FunctionLoad(ctx, library.src).Err()
+		if err != nil && strings.Contains(err.Error(), "already exists") {
 			return nil
-		})
-		return err
-	}
-	if cluster, ok := s.client.(*goredis.ClusterClient); ok {
-		return fault("loading the scripts", cluster.ForEachMaster(ctx, func(ctx context.Context, c *goredis.Client) error {
-			return load(ctx, c)
-		}))
-	}
-	return fault("loading the scripts", load(ctx, s.client))
+		}
+		return fault("loading the scripts", err)
+	})
+}
+
+// missingFunction reports whether err says that the server has no such function.
+func missingFunction(err error) bool {
+	return err != nil && strings.HasPrefix(err.Error(), "ERR Function not found")
 }
 
 // flight is what goes to the server at once. Every command has its own
@@ -102,15 +101,15 @@ type flight struct {
 // call is one call of a script.
 type call struct {
 	*goredis.Cmd
-	script *script
+	script function
 	keys   []string
 	args   []any
 }
 
 func (s *Store) flight() *flight { return &flight{store: s, pipe: s.client.Pipeline()} }
 
-func (f *flight) call(ctx context.Context, sc *script, keys []string, args []any) *call {
-	c := &call{script: sc, keys: keys, args: args, Cmd: f.pipe.EvalSha(ctx, sc.sha, keys, args...)}
+func (f *flight) call(ctx context.Context, fn function, keys []string, args []any) *call {
+	c := &call{script: fn, keys: keys, args: args, Cmd: f.pipe.FCall(ctx, string(fn), keys, args...)}
 	f.calls = append(f.calls, c)
 	return c
 }
@@ -128,28 +127,28 @@ func (f *flight) send(ctx context.Context) {
 	}
 }
 
-// again makes the calls again that found no script. A server that has lost its
-// scripts (restarted, flushed, failed over) has lost them all: from some call
-// on none was carried out, so the order holds.
+// again makes the calls again that found no script. A server that has lost the
+// library (restarted, flushed) has lost all of it: from some call on none was
+// carried out, so the order holds.
 func (f *flight) again(ctx context.Context) {
 	var lost []*call
 	for _, c := range f.calls {
-		if goredis.HasErrorPrefix(c.Err(), "NOSCRIPT") {
+		if missingFunction(c.Err()) {
 			lost = append(lost, c)
 		}
 	}
 	if len(lost) == 0 {
 		return
 	}
-	if err := f.store.loadScripts(ctx); err != nil {
-		for _, c := range lost {
-			c.SetErr(err)
-		}
-		return
-	}
+	loading := f.store.loadScripts(ctx) // an error of one master of a cluster is none of the others
 	pipe := f.store.client.Pipeline()
 	for _, c := range lost {
-		c.Cmd = pipe.EvalSha(ctx, c.script.sha, c.keys, c.args...)
+		c.Cmd = pipe.FCall(ctx, string(c.script), c.keys, c.args...)
 	}
 	_, _ = pipe.Exec(ctx) // as in send
+	for _, c := range lost {
+		if loading != nil && missingFunction(c.Err()) {
+			c.SetErr(loading)
+		}
+	}
 }

@@ -86,7 +86,7 @@ func (s *Store) summaries(ctx context.Context, listed []goredis.Z) ([]lineage.Tr
 	pipe := s.client.Pipeline()
 	metas := make([]*goredis.SliceCmd, len(listed))
 	for i, z := range listed {
-		metas[i] = pipe.HMGet(ctx, s.keys.tree(z.Member.(string))[keyMeta], summaryFields...)
+		metas[i] = pipe.HMGet(ctx, s.keys.tree(z.Member.(string))[keyState], summaryFields...)
 	}
 	_, _ = pipe.Exec(ctx) // each is looked at below
 	var trees []lineage.Tree
@@ -116,10 +116,10 @@ func (s *Store) summaries(ctx context.Context, listed []goredis.Z) ([]lineage.Tr
 func (s *Store) Tree(ctx context.Context, root string) (lineage.Tree, error) {
 	ctx, cancel := s.limit(ctx)
 	defer cancel()
-	return summary(root, s.client.HMGet(ctx, s.keys.tree(root)[keyMeta], summaryFields...))
+	return summary(root, s.client.HMGet(ctx, s.keys.tree(root)[keyState], summaryFields...))
 }
 
-// summaryFields are the fields of meta that make a summary, in the order in
+// summaryFields are the fields of the state that make a summary, in the order in
 // which it reads them.
 var summaryFields = []string{"n", "v", "agents"}
 

@@ -1,6 +1,7 @@
 package sqlite
 
 import (
+	"fmt"
 	"strconv"
 
 	"github.com/a2a-sidecar/a2a-sidecar/lineage"
@@ -31,6 +32,12 @@ type plan struct {
 // writes, so that a refusal leaves no trace.
 func (b *batch) admit(a *sessions.Admission) (sessions.Grant, error) {
 	p := &plan{a: a}
+	if a.Ahead {
+		if err := b.enterTree(p); err != nil {
+			return sessions.Grant{}, err
+		}
+		return b.admitAhead(p)
+	}
 	var err error
 	if p.sent, err = sentMembers(a.Sent); err != nil {
 		return sessions.Grant{}, err
@@ -64,11 +71,11 @@ func (b *batch) enterTree(p *plan) error {
 		p.main = newMain(a)
 		return nil
 	}
-	if t.principal != a.Principal {
+	if t.principal != a.Principal && !a.Ahead {
 		return &lineage.Refusal{Reason: lineage.ContextForbidden, Agent: a.Agent}
 	}
 	p.tree = t
-	if err := b.lapse(t); err != nil {
+	if _, err := b.settle(t); err != nil {
 		return err
 	}
 	p.main, err = b.session(t, rootN)
@@ -113,6 +120,9 @@ func (b *batch) findSession(p *plan) error {
 		p.session, err = b.session(p.tree, found.session)
 		return err
 	}
+	if p.session, err = b.reserved(p); err != nil || p.session != nil {
+		return err
+	}
 	switch {
 	case a.Resolve == sessions.ResolveContext && a.ContextID != "":
 		found, err = b.lookUp(p.tree, keyContext, a.Agent, a.ContextID)
@@ -123,13 +133,27 @@ func (b *batch) findSession(p *plan) error {
 		return err
 	}
 	s, err := b.session(p.tree, found.session)
-	if err == nil && !s.State.Terminal() {
+	if err == nil && !s.over() {
 		p.session = s
 	}
 	return err
 }
 
-// runKey looks up a task, if there is one.
+// reserved returns the session that waits for its first call under the context
+// that the message named, nil if there is none.
+func (b *batch) reserved(p *plan) (*sessionRow, error) {
+	k, err := b.runKey(p.tree, p.a.Named, keyContext, p.a.Agent)
+	if err != nil || k == nil {
+		return nil, err
+	}
+	s, err := b.session(p.tree, k.session)
+	if err != nil || !s.Reserved || s.over() {
+		return nil, err
+	}
+	return s, nil
+}
+
+// runKey looks up a task or context, if one is named.
 func (b *batch) runKey(t *treeRow, id, kind, agent string) (*key, error) {
 	if id == "" {
 		return nil, nil
@@ -144,6 +168,8 @@ func (b *batch) findCaller(p *plan) (err error) {
 	switch c := a.Caller; {
 	case p.resumed:
 		p.caller, err = b.session(t, p.run.caller)
+	case c.Session != "":
+		p.caller, err = b.callerWithID(p, c.Session)
 	case c.SiblingOf != "":
 		p.caller, err = b.parentOfSibling(p)
 	case c.ContextID == "" || c.ContextID == a.Root:
@@ -161,6 +187,16 @@ func (b *batch) findCaller(p *plan) (err error) {
 		p.parent, err = b.session(t, p.session.parent)
 	}
 	return err
+}
+
+func (b *batch) callerWithID(p *plan, id string) (s *sessionRow, err error) {
+	if !p.planted {
+		s, err = b.sessionByID(p.tree, id)
+	}
+	if err == nil && s == nil {
+		err = fmt.Errorf("session %s of tree %s: %w", id, p.a.Root, sessions.ErrNotFound)
+	}
+	return s, err
 }
 
 func (b *batch) parentOfSibling(p *plan) (*sessionRow, error) {
@@ -219,6 +255,7 @@ func (b *batch) carryOut(p *plan) (sessions.Grant, error) {
 	}
 	s, r := p.session, p.run
 	waited := p.resumed && !p.held
+	wakes := waited || !p.held && s.State == lineage.Suspended && s.waiting == 0 // the session
 	if !p.resumed {
 		r = &runRow{caller: p.caller.n, Run: lineage.Run{
 			ID: a.RunID, Caller: p.caller.ID, TaskID: a.TaskID, MessageID: a.MessageID, StartedAt: b.clock(t),
@@ -235,25 +272,35 @@ func (b *batch) carryOut(p *plan) (sessions.Grant, error) {
 	}
 	b.holdFor(t, s, r, a.Lease)
 	if !p.retry || !p.held {
-		if err := b.logCall(p, r, by, waited); err != nil {
+		if err := b.logCall(p, r, by, wakes); err != nil {
 			return sessions.Grant{}, err
 		}
 	}
 	if err := b.keepIDs(p, r); err != nil {
 		return sessions.Grant{}, err
 	}
-	if a.TTL > 0 {
+	b.admitted(t, s, a)
+	return grantOf(p, s, sessions.Grant{RunID: r.ID, Gen: r.gen, New: made, Retry: p.retry, Resumed: p.resumed, Waited: waited}), nil
+}
+
+// admitted is what every admission leaves in its session. One that is being
+// ended gets no more time by it.
+func (b *batch) admitted(t *treeRow, s *sessionRow, a *sessions.Admission) {
+	if a.TTL > 0 && s.Ending == "" {
 		deadline := b.now.Add(a.TTL)
 		s.Deadline = &deadline
 	}
 	s.Owner = a.Owner
-	b.touch(s)
+	b.schedule(t, s)
+}
 
-	g := sessions.Grant{Session: s.Session, RunID: r.ID, Gen: r.gen, New: made, Retry: p.retry, Resumed: p.resumed, Waited: waited}
+// grantOf is g with the session and its parent filled in.
+func grantOf(p *plan, s *sessionRow, g sessions.Grant) sessions.Grant {
+	g.Session = s.Session
 	if p.parent != nil {
 		g.ParentContextID = p.parent.ContextID
 	}
-	return g, nil
+	return g
 }
 
 // makeSessions makes what is missing: the tree with its root session, the
@@ -277,11 +324,12 @@ func (b *batch) makeSessions(p *plan, by origin) error {
 	s := child(t, p.caller, a.Agent, a.Inherit)
 	s.ID, s.Kind, s.ContextID, s.Isolated = a.SessionID, a.Kind, a.ContextID, a.Isolated
 	s.Turn, s.ParentSource, s.TraceID = a.Turn, a.Source, a.TraceID
+	s.Reserved, s.Abandon = a.Ahead, a.Abandon
 	p.session = s
 	if err := b.spawn(t, s, p.caller, by, a.Resolve != sessions.ResolveNone); err != nil {
 		return err
 	}
-	if a.Resolve == sessions.ResolveAgent {
+	if a.Resolve == sessions.ResolveAgent && !a.Ahead {
 		return b.point(t, keyShared, a.Agent, "", key{session: s.n})
 	}
 	return nil
@@ -293,6 +341,7 @@ func (b *batch) spawn(t *treeRow, s, parent *sessionRow, by origin, takeOver boo
 	if parent != nil {
 		s.parent = parent.n
 		parent.children++
+		parent.going++
 		t.token++
 		b.touch(parent)
 	}
@@ -300,6 +349,7 @@ func (b *batch) spawn(t *treeRow, s, parent *sessionRow, by origin, takeOver boo
 	payload, err := encode(sessions.SpawnPayload{
 		Parent: s.Parent, Edge: s.Edge, Kind: s.Kind, Agent: s.Agent, ContextID: s.ContextID, Depth: s.Depth, Ordinal: s.Ordinal,
 		Read: s.Read, Isolated: s.Isolated, Inherit: s.Inherit, Remote: s.Remote, ParentSource: s.ParentSource,
+		Reserved: s.Reserved, Abandon: s.Abandon,
 	})
 	if err != nil {
 		return err
@@ -311,7 +361,7 @@ func (b *batch) spawn(t *treeRow, s, parent *sessionRow, by origin, takeOver boo
 }
 
 // logCall logs what the call did in its session.
-func (b *batch) logCall(p *plan, r *runRow, by origin, waited bool) error {
+func (b *batch) logCall(p *plan, r *runRow, by origin, wakes bool) error {
 	a, t, s := p.a, p.tree, p.session
 	if a.Crossed != "" {
 		payload, err := encode(crossedPayload{r.ID, a.Crossed})
@@ -322,7 +372,7 @@ func (b *batch) logCall(p *plan, r *runRow, by origin, waited bool) error {
 			return err
 		}
 	}
-	if waited {
+	if wakes {
 		if err := b.logResumed(t, s, r, by); err != nil {
 			return err
 		}

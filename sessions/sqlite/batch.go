@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/a2a-sidecar/a2a-sidecar/sessions"
 )
 
 // cacheLimit is how many rows of a kind a generation of the cache holds: enough
@@ -28,7 +30,9 @@ type writer struct {
 
 	stale    bool // what is remembered may not be so: a transaction failed
 	held     held
-	lastTree int64 // the highest number that a tree has or had
+	agenda   agenda
+	grace    time.Duration // of sessions that are asked to stop
+	lastTree int64         // the highest number that a tree has or had
 }
 
 type (
@@ -46,9 +50,9 @@ type (
 	}
 )
 
-func newWriter(ctx context.Context, conn *sql.Conn) (*writer, error) {
+func newWriter(ctx context.Context, conn *sql.Conn, grace time.Duration) (*writer, error) {
 	w := &writer{
-		conn: conn, stmts: map[string]*sql.Stmt{},
+		conn: conn, grace: grace, stmts: map[string]*sql.Stmt{},
 		trees: newCache[string, *treeRow](), sessions: newCache[place, *sessionRow](), sessionIDs: newCache[string, place](),
 		runs: newCache[runPlace, *runRow](), runIDs: newCache[treeID, runPlace](),
 	}
@@ -58,26 +62,12 @@ func newWriter(ctx context.Context, conn *sql.Conn) (*writer, error) {
 // recall forgets what w remembers and reads from the file what it must know.
 func (w *writer) recall(ctx context.Context) error {
 	w.forget()
-	w.held = held{}
+	w.held, w.agenda = held{}, agenda{}
 	row := w.conn.QueryRowContext(ctx, `SELECT max(ifnull((SELECT max(no) FROM trees), 0), ifnull((SELECT max(no) FROM dropped), 0))`)
 	if err := row.Scan(&w.lastTree); err != nil {
 		return fmt.Errorf("reading the last tree: %w", err)
 	}
-	rows, err := w.conn.QueryContext(ctx, `SELECT r.tree, r.session, r.n, s.agent, r.lease
-		FROM runs r JOIN sessions s ON s.tree = r.tree AND s.n = r.session WHERE r.lease IS NOT NULL`)
-	if err != nil {
-		return fmt.Errorf("reading the leases: %w", err)
-	}
-	err = each(rows, func() error {
-		var at runPlace
-		var agent string
-		var lease int64
-		if err := rows.Scan(&at.tree, &at.session, &at.n, &agent, &lease); err != nil {
-			return fmt.Errorf("reading the leases: %w", err)
-		}
-		w.held.hold(agent, at, fromNanos(lease))
-		return nil
-	})
+	err := w.recallAgenda(ctx)
 	w.stale = err != nil
 	return err
 }
@@ -126,30 +116,33 @@ type batch struct {
 	dirtySessions []*sessionRow
 	dirtyRuns     []*runRow
 	turns         map[treeID]int // sessions made in each turn, to be added
+
+	descent descent           // what the operation under way has done of cascades
+	notices []sessions.Notice // to be told of once all of it is in the file
 }
 
-// transact runs do in one transaction.
-func (w *writer) transact(ctx context.Context, now time.Time, do func(*batch) error) error {
+// transact runs do in one transaction. The notices are of what is in the file now.
+func (w *writer) transact(ctx context.Context, now time.Time, do func(*batch) error) (notices []sessions.Notice, err error) {
 	// A statement that was begun is finished: following ctx would cost a
 	// goroutine per statement, and a batch is short.
 	ctx = context.WithoutCancel(ctx)
 	b := &batch{writer: w, ctx: ctx, now: now, turns: map[treeID]int{}}
 	if w.stale {
 		if err := w.recall(ctx); err != nil {
-			return err
+			return nil, err
 		}
 	}
 	if err := b.exec(`BEGIN IMMEDIATE`); err != nil {
-		return fmt.Errorf("beginning a transaction: %w", err)
+		return nil, fmt.Errorf("beginning a transaction: %w", err)
 	}
-	err := do(b)
+	err = do(b)
 	if err == nil {
 		err = b.flush()
 	}
 	if err == nil {
 		if err = b.exec(`COMMIT`); err == nil {
 			w.age()
-			return nil
+			return b.notices, nil
 		}
 		err = fmt.Errorf("committing: %w", err)
 	}
@@ -157,7 +150,7 @@ func (w *writer) transact(ctx context.Context, now time.Time, do func(*batch) er
 	if _, e := w.conn.ExecContext(ctx, `ROLLBACK`); e != nil {
 		err = errors.Join(err, fmt.Errorf("rolling back: %w", e))
 	}
-	return err
+	return nil, err
 }
 
 func (b *batch) exec(query string, args ...any) error {
@@ -189,6 +182,32 @@ func one[T any](b *batch, scan func(scanner) (*T, error), query string, args ...
 		return nil, nil
 	}
 	return v, err
+}
+
+// places lists pairs of numbers. It writes what has changed first, since the
+// file alone can be searched.
+func (b *batch) places(query string, args ...any) ([][2]int, error) {
+	if err := b.flush(); err != nil {
+		return nil, err
+	}
+	st, err := b.stmt(b.ctx, query)
+	if err != nil {
+		return nil, err
+	}
+	rows, err := st.QueryContext(b.ctx, args...)
+	if err != nil {
+		return nil, err
+	}
+	var found [][2]int
+	err = each(rows, func() error {
+		var at [2]int
+		if err := rows.Scan(&at[0], &at[1]); err != nil {
+			return err
+		}
+		found = append(found, at)
+		return nil
+	})
+	return found, err
 }
 
 // each calls do for every row and closes rows.

@@ -33,12 +33,12 @@ func BenchmarkApply(b *testing.B) {
 	}
 }
 
-func benchmarkApply(b *testing.B, s sessions.Store, perTree int) {
+func benchmarkApply(b *testing.B, s *sqlite.Store, perTree int) {
 	b.Helper()
 	b.ReportAllocs()
 	const calls = 8
 	var ops []*sessions.Op
-	n := 0
+	n, before := 0, pagesWritten(b, s)
 	for b.Loop() {
 		if n++; n%calls != 0 {
 			continue
@@ -60,6 +60,22 @@ func benchmarkApply(b *testing.B, s sessions.Store, perTree int) {
 		}
 	}
 	b.ReportMetric(float64(n)/b.Elapsed().Seconds(), "calls/s")
+	reportPages(b, s, before, n)
+}
+
+func pagesWritten(b *testing.B, s *sqlite.Store) int64 {
+	b.Helper()
+	pages, err := s.PagesWritten()
+	if err != nil {
+		b.Fatal(err)
+	}
+	return pages
+}
+
+// reportPages reports what a call costs in pages written since there were before.
+func reportPages(b *testing.B, s *sqlite.Store, before int64, calls int) {
+	b.Helper()
+	b.ReportMetric(float64(pagesWritten(b, s)-before)/float64(calls), "pages/call")
 }
 
 func benchCall(root string) *sessions.Admission {

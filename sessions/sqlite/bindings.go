@@ -124,14 +124,19 @@ func (s *Store) Renew(ctx context.Context, runs []sessions.RunRef, lease time.Du
 			if err != nil {
 				return err
 			}
-			if r == nil || r.State != lineage.Active || r.detached || ref.Gen > r.gen || !r.lease.After(b.now) {
+			if r == nil || r.State != lineage.Active {
 				continue
 			}
 			s, err := b.session(t, r.session)
 			if err != nil {
 				return err
 			}
-			b.holdFor(t, s, r, lease)
+			if s.Ending != "" {
+				b.noticeCancels(t, s, r) // whoever holds it may have missed that
+			}
+			if !r.detached && ref.Gen <= r.gen && r.lease.After(b.now) {
+				b.holdFor(t, s, r, lease)
+			}
 		}
 		return nil
 	})

@@ -13,6 +13,9 @@ func (b *batch) checkCaps(p *plan) error {
 	if p.held {
 		limits = lineage.Limits{} // takes no place: only the caller's own standing counts
 	}
+	if a.Ahead {
+		limits.MaxFanOut, limits.MaxConcurrent = 0, 0 // opens no run
+	}
 	place := lineage.Place{
 		Agent: a.Agent, Kind: a.Kind,
 		Caller: &p.caller.Session, CallerDepth: p.caller.Depth, OpenRuns: p.caller.out,

@@ -45,7 +45,7 @@ func (b *batch) logTold(t *treeRow, s *sessionRow, by origin, typ, id string, pa
 }
 
 // ownIDs are what the ids of the store's own events begin with.
-var ownIDs = []string{"spawned", "sent", "resumed", "suspended", "ended", "run", "bound", "task", "collapsed"}
+var ownIDs = []string{"spawned", "sent", "resumed", "suspended", "ended", "run", "bound", "task", "collapsed", "cancel", "result", "summary"}
 
 func (b *batch) append(t *treeRow, s *sessionRow, by origin, typ, id string, payload []byte, told bool) error {
 	at := b.clock(t)
@@ -123,14 +123,6 @@ func (b *batch) enterRun(s *sessionRow, r *runRow) {
 	b.touchRun(r)
 }
 
-// expect notes that something in t may lapse at when; zero: it does not.
-func (b *batch) expect(t *treeRow, when time.Time) {
-	if !when.IsZero() && (t.due.IsZero() || when.Before(t.due)) {
-		t.due = when
-		b.touchTree(t)
-	}
-}
-
 // flush writes the rows that have changed.
 func (b *batch) flush() error {
 	if err := b.writeTurns(); err != nil {
@@ -175,9 +167,9 @@ func (b *batch) writeTree(t *treeRow) error {
 	hour := t.LastEventAt.Unix() / 3600
 	if t.fresh {
 		t.hour = hour
-		return b.exec(`INSERT INTO trees (`+treeColumns+`) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
+		return b.exec(`INSERT INTO trees (`+treeColumns+`) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
 			t.no, t.Root, t.principal, t.CatchAll, t.StartedAt.UnixNano(), t.LastEventAt.UnixNano(), t.hour, int64(t.seq),
-			int64(t.token), t.Sessions, t.made, t.Live, t.Depth, t.Errors, strings.Join(t.Agents, agentSep), nullNanos(t.due), t.shadowed)
+			int64(t.token), t.Sessions, t.made, t.Live, t.Depth, t.Errors, strings.Join(t.Agents, agentSep), t.shadowed)
 	}
 	if t.hour != hour {
 		t.hour = hour
@@ -186,29 +178,30 @@ func (b *batch) writeTree(t *treeRow) error {
 		}
 	}
 	return b.exec(`UPDATE trees SET last_event = ?, seq = ?, token = ?, sessions = ?, made = ?, live = ?, depth = ?, errors = ?,
-		agents = ?, due = ?, shadowed = ? WHERE no = ?`,
+		agents = ?, shadowed = ? WHERE no = ?`,
 		t.LastEventAt.UnixNano(), int64(t.seq), int64(t.token), t.Sessions, t.made, t.Live, t.Depth, t.Errors,
-		strings.Join(t.Agents, agentSep), nullNanos(t.due), t.shadowed, t.no)
+		strings.Join(t.Agents, agentSep), t.shadowed, t.no)
 }
 
 func (b *batch) writeSession(s *sessionRow) error {
 	if !s.fresh {
-		return b.exec(`UPDATE sessions SET context = ?, state = ?, reason = ?, updated = ?, ended = ?, deadline = ?, owner = ?,
-			result = ?, usage = ?, version = ?, children = ?, live_children = ?, out = ?, open = ?, waiting = ?, runs = ?, due = ?
+		return b.exec(`UPDATE sessions SET context = ?, state = ?, reason = ?, updated = ?, ended = ?, deadline = ?, ending = ?, reserved = ?,
+			owner = ?, result = ?, usage = ?, version = ?, children = ?, going_children = ?, live_children = ?, out = ?, open = ?,
+			waiting = ?, runs = ?
 			WHERE tree = ? AND n = ?`,
-			s.ContextID, string(s.State), s.Reason, s.UpdatedAt.UnixNano(), nullPointer(s.EndedAt), nullPointer(s.Deadline), s.Owner,
-			nullText(s.result), nullText(s.Usage), int64(s.Version), s.children, s.liveChildren, s.out, s.open, s.waiting, s.runs,
-			nullNanos(s.idleDue()), s.tree, s.n)
+			s.ContextID, string(s.State), s.Reason, s.UpdatedAt.UnixNano(), nullPointer(s.EndedAt), nullPointer(s.Deadline), s.Ending, s.Reserved,
+			s.Owner, nullText(s.result), nullText(s.Usage), int64(s.Version), s.children, s.going, s.liveChildren, s.out, s.open,
+			s.waiting, s.runs, s.tree, s.n)
 	}
 	return b.exec(`INSERT INTO sessions (tree, n, id, parent, edge, kind, agent, context, state, reason, depth, branch, ordinal,
-			tokens, read, isolated, inherit, remote, turn, source, created, updated, ended, deadline, owner, result, usage, version, trace,
-			children, live_children, out, open, waiting, runs, made, due)
-		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
+			tokens, read, isolated, inherit, remote, turn, source, created, updated, ended, deadline, ending, reserved, abandon, owner, result, usage, version, trace,
+			children, going_children, live_children, out, open, waiting, runs, made)
+		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
 		s.tree, s.n, s.ID, s.parent, string(s.Edge), string(s.Kind), s.Agent, s.ContextID, string(s.State), s.Reason, s.Depth, s.Branch, s.Ordinal,
 		s.Tokens.String(), s.Read.String(), s.Isolated, string(s.Inherit), s.Remote, s.Turn, string(s.ParentSource),
-		s.CreatedAt.UnixNano(), s.UpdatedAt.UnixNano(), nullPointer(s.EndedAt), nullPointer(s.Deadline), s.Owner,
+		s.CreatedAt.UnixNano(), s.UpdatedAt.UnixNano(), nullPointer(s.EndedAt), nullPointer(s.Deadline), s.Ending, s.Reserved, s.Abandon, s.Owner,
 		nullText(s.result), nullText(s.Usage), int64(s.Version), s.TraceID,
-		s.children, s.liveChildren, s.out, s.open, s.waiting, s.runs, s.made, nullNanos(s.idleDue()))
+		s.children, s.going, s.liveChildren, s.out, s.open, s.waiting, s.runs, s.made)
 }
 
 func (b *batch) writeRun(r *runRow) error {

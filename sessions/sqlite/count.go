@@ -7,13 +7,16 @@ import (
 )
 
 // open makes r active in s, whether it is new or has waited. A session that
-// waited goes on with its run. The run's lease is for the caller to give.
+// waited goes on with its run, or with a new one if nothing waits in it. The
+// run's lease is for the caller to give.
 func (b *batch) open(t *treeRow, s *sessionRow, r *runRow) error {
 	waited := r.State == lineage.Suspended
+	r.Reason = ""
 	return b.move(t, s, r, lineage.Active, func() {
-		if waited && s.State == lineage.Suspended {
+		if s.State == lineage.Suspended && (waited || s.waiting == 0) {
 			s.State = lineage.Active
 		}
+		s.Reserved = false
 	})
 }
 
@@ -30,6 +33,7 @@ func (b *batch) move(t *treeRow, s *sessionRow, r *runRow, to lineage.State, the
 	if to != lineage.Active {
 		r.lease = time.Time{}
 		b.held.free(s.Agent, runPlace{r.tree, r.session, r.n})
+		b.agenda.set(t.no, t.Root, r.item(), r.ID, r.lease)
 	}
 	b.touchRun(r)
 	active := count(to, lineage.Active) - count(from, lineage.Active)
@@ -54,23 +58,30 @@ func count(s, what lineage.State) int {
 }
 
 // relive calls change, which changes s, and keeps the counts of live sessions
-// right. The root session never counts.
+// right.
 func (b *batch) relive(t *treeRow, s *sessionRow, change func()) error {
 	was := s.live()
 	change()
-	b.touch(s)
-	b.expect(t, s.idleDue())
-	is := s.live()
-	if was == is || s.n == rootN {
+	b.schedule(t, s)
+	switch is := s.live(); {
+	case was == is:
+		return nil
+	case was:
+		return b.countLive(t, s, -1)
+	default:
+		return b.countLive(t, s, 1)
+	}
+}
+
+// countLive counts s as one live session more or less. The root session never
+// counts.
+func (b *batch) countLive(t *treeRow, s *sessionRow, step int) error {
+	if s.n == rootN {
 		return nil
 	}
 	parent, err := b.session(t, s.parent)
 	if err != nil {
 		return err
-	}
-	step := 1
-	if was {
-		step = -1
 	}
 	parent.liveChildren += step
 	t.Live += step
@@ -83,6 +94,6 @@ func (b *batch) relive(t *treeRow, s *sessionRow, change func()) error {
 func (b *batch) holdFor(t *treeRow, s *sessionRow, r *runRow, lease time.Duration) {
 	r.lease, r.hold = b.now.Add(lease), lease
 	b.touchRun(r)
-	b.expect(t, r.lease)
+	b.agenda.set(t.no, t.Root, r.item(), r.ID, r.lease)
 	b.held.hold(s.Agent, runPlace{r.tree, r.session, r.n}, r.lease)
 }

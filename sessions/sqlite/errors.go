@@ -15,7 +15,8 @@ import (
 // isOutcome reports whether err is what an op is told, and not the storage's.
 func isOutcome(err error) bool {
 	var refusal *lineage.Refusal
-	return errors.As(err, &refusal) || errors.Is(err, sessions.ErrNotFound) || errors.Is(err, errInvalid)
+	var conflict *lineage.Conflict
+	return errors.As(err, &refusal) || errors.As(err, &conflict) || errors.Is(err, sessions.ErrNotFound) || errors.Is(err, errInvalid)
 }
 
 // unavailable wraps an error of the storage's as what it means to callers.

@@ -24,14 +24,22 @@ func (s *Store) Events(ctx context.Context, root string, q sessions.EventQuery) 
 	return page, nil
 }
 
+// eventsRead is how much of a log one page is looked for in, however little of
+// it is selected: what a page costs does not grow with the log.
+const eventsRead = 20 * sessions.MaxPage
+
 func readEvents(ctx context.Context, view querier, t *treeRow, q sessions.EventQuery) (page sessions.EventPage, err error) {
-	page.Next = max(q.After, t.seq)
+	to := t.seq
+	if q.LastN == 0 {
+		to = min(to, q.After+eventsRead)
+	}
+	page.Next = max(q.After, to)
 	if q.After >= t.seq {
 		return page, nil
 	}
 	query, args := `SELECT e.key, e.id, e.time, e.type, s.id, s.branch, e.tokens, e.turn, e.trace, e.payload
 		FROM events e CROSS JOIN sessions s ON s.tree = ? AND s.n = e.session WHERE e.key > ? AND e.key <= ?`,
-		[]any{t.no, eventKey(t.no, q.After), eventKey(t.no, t.seq)}
+		[]any{t.no, eventKey(t.no, q.After), eventKey(t.no, to)}
 	if q.Session != "" {
 		var n int
 		row := view.QueryRowContext(ctx, `SELECT n FROM sessions WHERE id = ? AND tree = ?`, q.Session, t.no)

@@ -4,6 +4,8 @@ import (
 	"context"
 	"slices"
 	"strings"
+
+	"modernc.org/sqlite"
 )
 
 // Plans returns, for each statement that the writer has run so far, the steps
@@ -50,4 +52,44 @@ func (s *Store) DropIdle(ctx context.Context) (int, error) {
 func Hurried(o Options) Options {
 	o.pace = &pace{every: 8, rewind: 64, most: 128}
 	return o
+}
+
+// PagesWritten is how many pages the writer has written to the log so far.
+func (s *Store) PagesWritten() (int64, error) {
+	<-s.turn
+	defer s.passTurn()
+	return pagesWritten(s.writer.conn)
+}
+
+// PagesTouched is how many pages the writer's connection has looked at so far:
+// what an operation costs, without the noise of a clock. A store in memory
+// reads over that connection, too.
+func (s *Store) PagesTouched() (pages int, err error) {
+	<-s.turn
+	defer s.passTurn()
+	err = s.writer.conn.Raw(func(raw any) error {
+		for _, op := range []sqlite.DBStatusOp{sqlite.DBStatusCacheHit, sqlite.DBStatusCacheMiss} {
+			n, _, err := raw.(sqlite.DBStatus).Status(op, false)
+			if err != nil {
+				return err
+			}
+			pages += n
+		}
+		return nil
+	})
+	return pages, err
+}
+
+// Forget makes the writer forget the rows that it remembers.
+func (s *Store) Forget() {
+	<-s.turn
+	defer s.passTurn()
+	s.writer.forget()
+}
+
+// Watchers is how many watch the store.
+func (s *Store) Watchers() int {
+	s.watchers.mu.Lock()
+	defer s.watchers.mu.Unlock()
+	return len(s.watchers.all)
 }

@@ -15,6 +15,7 @@ const (
 	keyContext = "c"
 	keyCaller  = "o"
 	keyShared  = "s"
+	keyRequest = "q"
 )
 
 // bindingKind is the kind of key as bindings know it.
@@ -38,7 +39,7 @@ func (b *batch) lookUp(t *treeRow, kind, agent, id string) (k *key, err error) {
 	if !t.ids.mayHave(kind, agent, id) {
 		return nil, nil
 	}
-	own := kind == keyMessage || kind == keyShared
+	own := kind == keyMessage || kind == keyShared || kind == keyRequest
 	if own || t.shadowed {
 		k, err = one(b, scanKey, `SELECT session, run FROM keys WHERE tree = ? AND kind = ? AND agent = ? AND id = ?`, t.no, kind, agent, id)
 	}
@@ -189,7 +190,7 @@ func (b *batch) meanAnother(t *treeRow, id string, caller int) error {
 }
 
 // name makes s the session that a context id means: the first one stays,
-// unless takeOver is set and it has ended. alias says that it is not the
+// unless takeOver is set and it has ended, or is to. alias says that it is not the
 // session's own.
 func (b *batch) name(t *treeRow, s *sessionRow, contextID string, takeOver, alias bool) error {
 	if contextID == "" {
@@ -197,12 +198,12 @@ func (b *batch) name(t *treeRow, s *sessionRow, contextID string, takeOver, alia
 	}
 	l := lead{kind: keyContext, agent: s.Agent, id: contextID, to: key{session: s.n}, aside: alias}
 	if takeOver {
-		ended, err := b.holderEnded(t, keyCaller, "", contextID)
-		if err == nil && ended {
+		over, err := b.holderOver(t, keyCaller, "", contextID)
+		if err == nil && over {
 			err = b.meanAnother(t, contextID, s.n)
 		}
 		if err == nil {
-			l.again, err = b.holderEnded(t, keyContext, s.Agent, contextID)
+			l.again, err = b.holderOver(t, keyContext, s.Agent, contextID)
 		}
 		if err != nil {
 			return l.wrap(err)
@@ -211,11 +212,11 @@ func (b *batch) name(t *treeRow, s *sessionRow, contextID string, takeOver, alia
 	return b.follow(t, l, s.n)
 }
 
-func (b *batch) holderEnded(t *treeRow, kind, agent, id string) (bool, error) {
+func (b *batch) holderOver(t *treeRow, kind, agent, id string) (bool, error) {
 	k, err := b.lookUp(t, kind, agent, id)
 	if err != nil || k == nil {
 		return false, err
 	}
 	holder, err := b.session(t, k.session)
-	return err == nil && holder.State.Terminal(), err
+	return err == nil && holder.over(), err
 }

@@ -30,7 +30,7 @@ func TestReopen(t *testing.T) {
 	left.Agent, left.Limits.MaxConcurrent = "slow", 1
 	g := admit(t, s, left)
 	s.Apply(t.Context(), []*sessions.Op{{Progress: &sessions.Progress{
-		Root: "root", Session: g.Session.ID, Run: g.RunID, Agent: "slow", Detach: time.Hour,
+		Root: "root", Session: g.Session.ID, Run: g.RunID, Gen: g.Gen, Agent: "slow", Detach: time.Hour,
 	}}})
 	secret, err := s.Secret(t.Context())
 	if err != nil {
@@ -186,6 +186,7 @@ func TestOpenRefuses(t *testing.T) {
 		{"second writer", sqlite.Options{Path: used}, "database is in use by another sidecar"},
 		{"newer schema", sqlite.Options{Path: edited("PRAGMA user_version = 99")}, "schema version 99, newer than"},
 		{"newer schema, to read", sqlite.Options{Path: edited("PRAGMA user_version = 99"), ReadOnly: true}, "schema version 99, newer than"},
+		{"older schema", sqlite.Options{Path: edited("PRAGMA user_version = 1")}, "schema version 1, older than"},
 		{"another program's", sqlite.Options{Path: foreign}, "another program's database"},
 		{"no database", sqlite.Options{Path: noDB}, "not a database"},
 		{"nothing to read", sqlite.Options{Path: filepath.Join(t.TempDir(), "x.db"), ReadOnly: true}, "no such file"},

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
-	"strconv"
 
 	"github.com/a2a-sidecar/a2a-sidecar/lineage"
 	"github.com/a2a-sidecar/a2a-sidecar/sessions"
@@ -103,7 +102,7 @@ func (b *batch) tell(t *treeRow, s *sessionRow, r *runRow, p *sessions.Progress)
 		}, by)
 	case lineage.Expired: // only a deadline makes that
 	}
-	if err == nil && p.Detach > 0 && r.State == lineage.Active {
+	if err == nil && p.Detach > 0 && r.State == lineage.Active && p.Gen >= r.gen {
 		r.owner, r.detached = "", true
 		b.holdFor(t, s, r, p.Detach)
 	}
@@ -155,34 +154,24 @@ func (b *batch) learnContext(t *treeRow, s *sessionRow, contextID string, by ori
 	return b.log(t, s, by, lineage.EventBound, "bound/"+s.ID+"/"+contextID, payload)
 }
 
-// resume: a run that waited is seen working again.
+// resume: a run that waited for an answer is seen working again. One that was
+// suspended by request waits until it is resumed.
 func (b *batch) resume(t *treeRow, s *sessionRow, r *runRow, by origin) error {
-	if r.State != lineage.Suspended {
+	if r.State != lineage.Suspended || r.Reason == lineage.ReasonRequested {
 		return nil
 	}
-	r.gen++
-	if err := b.open(t, s, r); err != nil {
-		return err
-	}
-	b.holdFor(t, s, r, r.hold) // else it would be lost before it is seen again
-	return b.logResumed(t, s, r, by)
-}
-
-func (b *batch) logResumed(t *treeRow, s *sessionRow, r *runRow, by origin) error {
-	payload, err := encode(sessions.RunPayload{Run: r.ID})
-	if err != nil {
-		return err
-	}
-	return b.log(t, s, by, lineage.EventResumed, "resumed/"+r.ID+"/"+strconv.Itoa(r.gen), payload)
+	return b.reopen(t, s, r, by)
 }
 
 // suspend makes an open run wait. One that would wait in a session that has
 // ended would wait for ever: it fails.
 func (b *batch) suspend(t *treeRow, s *sessionRow, r *runRow, reason string, by origin) error {
-	if r.State != lineage.Active {
+	switch {
+	case r.State == lineage.Suspended && r.Reason == lineage.ReasonRequested:
+		return b.awaitAnswer(t, s, r, by)
+	case r.State != lineage.Active:
 		return nil
-	}
-	if s.State.Terminal() {
+	case s.State.Terminal():
 		return b.endRun(t, s, r, sessions.EndPayload{
 			Run: r.ID, State: lineage.Failed, Reason: cmp.Or(reason, lineage.ReasonNoInput),
 		}, by)
@@ -190,11 +179,14 @@ func (b *batch) suspend(t *treeRow, s *sessionRow, r *runRow, reason string, by 
 	if err := b.move(t, s, r, lineage.Suspended, func() { s.State = lineage.Suspended }); err != nil {
 		return err
 	}
-	payload, err := encode(sessions.RunPayload{Run: r.ID})
-	if err != nil {
-		return err
-	}
-	return b.log(t, s, by, lineage.EventSuspended, "suspended/"+r.ID+"/"+strconv.Itoa(r.gen), payload)
+	return b.logStep(t, s, by, lineage.EventSuspended, runStepID("suspended", r), r.ID, "")
+}
+
+// awaitAnswer: what was suspended by request now waits for an answer as well.
+func (b *batch) awaitAnswer(t *treeRow, s *sessionRow, r *runRow, by origin) error {
+	r.Reason, s.State = "", lineage.Suspended
+	b.touchRun(r)
+	return b.logStep(t, s, by, lineage.EventSuspended, runStepID("suspended", r)+"/waits", r.ID, "")
 }
 
 // end ends a run, and its session if that ends with its last run. An end is
@@ -208,20 +200,22 @@ func (b *batch) end(t *treeRow, s *sessionRow, r *runRow, gen int, end sessions.
 	case r.State.Terminal() && (!guessed || lost):
 		return nil
 	}
-	others := s.open
-	if r.State == lineage.Active {
-		others--
-	}
-	endsWithRun := s.Isolated || s.Kind == lineage.Worker
-	lostAgain := lost && s.State == lineage.Failed // a lost session is not lost again by a later run's loss
-	if endsWithRun && others == 0 && s.State.CanBecome(s.Reason, end.State) && !lostAgain {
-		typ := lineage.EventCompleted
-		if end.State == lineage.Failed {
-			typ = lineage.EventFailed
-		}
-		return b.endSession(t, s, r, typ, end, by)
+	if s.endsWith(r, end) {
+		return b.endSession(t, s, r, end, by, "")
 	}
 	return b.endRun(t, s, r, end, by)
+}
+
+// endsWith reports whether s ends when the end of r is seen.
+func (s *sessionRow) endsWith(r *runRow, end sessions.EndPayload) bool {
+	open, waiting := s.open-count(r.State, lineage.Active), s.waiting-count(r.State, lineage.Suspended)
+	switch {
+	case open > 0 || !s.State.CanBecome(s.Reason, end.State):
+		return false
+	case s.State.Terminal(): // it was lost: the agent's own word corrects that, and it is not lost again
+		return end.Reason != lineage.ReasonLost
+	}
+	return s.Isolated || s.Kind == lineage.Worker || s.Ending != "" && waiting == 0
 }
 
 // endRun ends r alone. A session that waited only for it waits no more.
@@ -242,34 +236,6 @@ func (b *batch) endRun(t *treeRow, s *sessionRow, r *runRow, end sessions.EndPay
 	}
 	keep(s, end, result)
 	return b.log(t, s, by, lineage.EventRunEnded, endID("run/", r.ID, end.State, end.Reason), payload)
-}
-
-// endSession ends s, and with it r (nil: none) and the runs that wait.
-func (b *batch) endSession(t *treeRow, s *sessionRow, r *runRow, typ string, end sessions.EndPayload, by origin) error {
-	payload, result, err := endPayload(end)
-	if err != nil {
-		return err
-	}
-	ending, err := b.waitingRuns(t, s)
-	if err != nil {
-		return err
-	}
-	if r != nil && r.State != lineage.Suspended {
-		ending = append(ending, r)
-	}
-	at := b.clock(t)
-	for _, r := range ending {
-		r.Reason, r.EndedAt = end.Reason, &at
-		if err := b.move(t, s, r, end.State, func() {}); err != nil {
-			return err
-		}
-	}
-	err = b.relive(t, s, func() { s.State, s.Reason, s.EndedAt = end.State, end.Reason, &at })
-	if err != nil {
-		return err
-	}
-	keep(s, end, result)
-	return b.log(t, s, by, typ, endID("ended/", s.ID, end.State, end.Reason), payload)
 }
 
 // keep keeps what an end leaves behind. The row is written with its event.

@@ -24,7 +24,6 @@ type (
 		seq       uint64
 		token     lineage.Token // the next one
 		made      int           // sessions spawned, placeholders out
-		due       time.Time     // nothing lapses before; zero: nothing lapses at all
 		shadowed  bool          // keys has contexts and tasks of it, too
 		ids       idSet         // of the ids that keys and bindings may have for it
 	}
@@ -34,6 +33,7 @@ type (
 		tree         int64
 		n, parent    int
 		children     int // spawn ordinals handed out
+		going        int // children that have not ended
 		liveChildren int
 		out          int // active runs whose caller it is
 		open         int // active runs in it
@@ -63,15 +63,25 @@ type (
 const rootN = 1
 
 // live reports whether s takes a place under its parent.
-func (s *sessionRow) live() bool { return s.open > 0 || s.State == lineage.Suspended }
+func (s *sessionRow) live() bool { return s.busy() || s.Reserved }
 
-// idleDue is when s expires if nothing more is heard of it; zero if it does not.
-func (s *sessionRow) idleDue() time.Time {
-	if s.Deadline == nil || s.open > 0 || s.State.Terminal() || s.n == rootN {
+// busy reports whether a run is open or waits in s.
+func (s *sessionRow) busy() bool { return s.open > 0 || s.waiting > 0 }
+
+// over reports whether s has ended or is being ended: no new call finds it.
+func (s *sessionRow) over() bool { return s.State.Terminal() || s.Ending != "" }
+
+// due is when the time of s is over, or the grace in which it is to end; zero
+// if nothing is. A root session has no time of its own, but may be ended.
+func (s *sessionRow) due() time.Time {
+	if s.Deadline == nil || s.State.Terminal() || s.n == rootN && s.Ending == "" {
 		return time.Time{}
 	}
 	return *s.Deadline
 }
+
+// item is r on the agenda.
+func (r *runRow) item() item { return item{kind: aRun, session: r.session, n: r.n} }
 
 // addAgent keeps Agents sorted.
 func (t *treeRow) addAgent(agent string) {
@@ -85,12 +95,12 @@ const agentSep = "\n"
 
 // Columns, in the order of the scans below.
 const (
-	treeColumns = `no, root, principal, catch_all, started, last_event, hour, seq, token, sessions, made, live, depth, errors, agents, due, shadowed`
+	treeColumns = `no, root, principal, catch_all, started, last_event, hour, seq, token, sessions, made, live, depth, errors, agents, shadowed`
 
 	sessionColumns = `s.tree, s.n, s.id, s.parent, ifnull(p.id, ''), s.edge, s.kind, s.agent, s.context, s.state, s.reason, s.depth, s.branch,
 		s.ordinal, s.tokens, s.read, s.isolated, s.inherit, s.remote, s.turn, s.source, s.created, s.updated, s.ended, s.deadline,
-		s.owner, s.result, s.usage, s.version, s.trace,
-		s.children, s.live_children, s.out, s.open, s.waiting, s.runs, s.made`
+		s.ending, s.reserved, s.abandon, s.owner, s.result, s.usage, s.version, s.trace,
+		s.children, s.going_children, s.live_children, s.out, s.open, s.waiting, s.runs, s.made`
 	sessionTables = `sessions s LEFT JOIN sessions p ON p.tree = s.tree AND p.n = s.parent`
 
 	runColumns = `r.tree, r.session, r.n, r.id, r.caller, c.id, r.task, r.message, r.state, r.reason, r.started, r.ended, r.owner, r.gen, r.turn, r.lease, r.hold, r.detached`
@@ -102,14 +112,13 @@ type scanner interface{ Scan(dest ...any) error }
 func scanTree(row scanner) (*treeRow, error) {
 	t := &treeRow{ids: idSet{anything: true}}
 	var started, last int64
-	var due sql.NullInt64
 	var agents string
 	err := row.Scan(&t.no, &t.Root, &t.principal, &t.CatchAll, &started, &last, &t.hour, &t.seq, &t.token,
-		&t.Sessions, &t.made, &t.Live, &t.Depth, &t.Errors, &agents, &due, &t.shadowed)
+		&t.Sessions, &t.made, &t.Live, &t.Depth, &t.Errors, &agents, &t.shadowed)
 	if err != nil {
 		return nil, err
 	}
-	t.StartedAt, t.LastEventAt, t.due = fromNanos(started), fromNanos(last), fromNull(due)
+	t.StartedAt, t.LastEventAt = fromNanos(started), fromNanos(last)
 	t.Agents = strings.Split(agents, agentSep)
 	return t, nil
 }
@@ -134,8 +143,8 @@ func scanSession(row scanner) (*sessionRow, error) {
 	var result, usage sql.NullString
 	err := row.Scan(&s.tree, &s.n, &s.ID, &s.parent, &s.Parent, &s.Edge, &s.Kind, &s.Agent, &s.ContextID, &s.State, &s.Reason, &s.Depth, &s.Branch,
 		&s.Ordinal, &tokens, &read, &s.Isolated, &s.Inherit, &s.Remote, &s.Turn, &s.ParentSource, &created, &updated, &ended, &deadline,
-		&s.Owner, &result, &usage, &s.Version, &s.TraceID,
-		&s.children, &s.liveChildren, &s.out, &s.open, &s.waiting, &s.runs, &s.made)
+		&s.Ending, &s.Reserved, &s.Abandon, &s.Owner, &result, &usage, &s.Version, &s.TraceID,
+		&s.children, &s.going, &s.liveChildren, &s.out, &s.open, &s.waiting, &s.runs, &s.made)
 	if err != nil {
 		return nil, err
 	}

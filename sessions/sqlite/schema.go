@@ -9,7 +9,7 @@ import (
 // Marks of a file that is ours.
 const (
 	applicationID = 0x41324153 // "A2AS"
-	schemaVersion = 1
+	schemaVersion = 2
 )
 
 // schema is what a new file gets. Only the writer writes; readers, in this
@@ -24,18 +24,21 @@ const (
 //	trees     one row a tree. Made by admissions, kept up to date at the end of
 //	          every batch that appended to it. hour (of the last event) is there
 //	          for the sweep alone: an index over last_event itself would be
-//	          rewritten by every batch. due is a time before which nothing in the
-//	          tree lapses.
-//	sessions  one row a session. The counters (children, live_children, out,
-//	          open, waiting, runs) are what the caps look at, so that nothing is
-//	          ever counted; made is how many sessions the tree had made up to
-//	          this one. due is the deadline while an idle session may run into it.
+//	          rewritten by every batch.
+//	sessions  one row a session. The counters (children, going_children,
+//	          live_children, out, open, waiting, runs) are what the caps and the
+//	          cascade look at, so that nothing is ever counted; made is how many
+//	          sessions the tree had made up to this one. The index of those that
+//	          have not ended leads a cascade to them, and the agenda at the start.
 //	runs      one row a run. lease is set while the run is active, and only then;
-//	          hold is how long it was given for.
+//	          hold is how long it was given for. When it lapses is the agenda's to
+//	          know: no index here is rewritten by a renewal.
+//	cascades  ended sessions whose cascade is to go on below the session last.
 //	keys      what a call may find in its tree: kind m (message) leads to a run, s
-//	          (an agent's shared session) to a session. What bindings has no room
-//	          for is here too, and then the tree is marked as shadowed: t (task),
-//	          c (context at an agent), o (context of a caller, at any agent).
+//	          (an agent's shared session) and q (a request for a session ahead of
+//	          its first call) to a session. What bindings has no room for is here
+//	          too, and then the tree is marked as shadowed: t (task), c (context
+//	          at an agent), o (context of a caller, at any agent).
 //	bindings  which tree a context (c) or task (t) of an agent belongs to, over all
 //	          trees, and what it leads to there: a session and, of a task, a run; 0
 //	          where keys has that. caller is the session that the context means as
@@ -56,7 +59,7 @@ CREATE TABLE trees (
 	no INTEGER PRIMARY KEY, root TEXT NOT NULL UNIQUE, principal TEXT NOT NULL, catch_all INTEGER NOT NULL,
 	started INTEGER NOT NULL, last_event INTEGER NOT NULL, hour INTEGER NOT NULL, seq INTEGER NOT NULL,
 	token INTEGER NOT NULL, sessions INTEGER NOT NULL, made INTEGER NOT NULL, live INTEGER NOT NULL,
-	depth INTEGER NOT NULL, errors INTEGER NOT NULL, agents TEXT NOT NULL, due INTEGER, shadowed INTEGER NOT NULL
+	depth INTEGER NOT NULL, errors INTEGER NOT NULL, agents TEXT NOT NULL, shadowed INTEGER NOT NULL
 );
 CREATE INDEX trees_started ON trees (started, root);
 CREATE INDEX trees_hour ON trees (hour);
@@ -67,13 +70,13 @@ CREATE TABLE sessions (
 	state TEXT NOT NULL, reason TEXT NOT NULL, depth INTEGER NOT NULL, branch TEXT NOT NULL, ordinal INTEGER NOT NULL,
 	tokens TEXT NOT NULL, read TEXT NOT NULL, isolated INTEGER NOT NULL, inherit TEXT NOT NULL, remote INTEGER NOT NULL,
 	turn TEXT NOT NULL, source TEXT NOT NULL, created INTEGER NOT NULL, updated INTEGER NOT NULL, ended INTEGER,
-	deadline INTEGER, owner TEXT NOT NULL, result TEXT, usage TEXT, version INTEGER NOT NULL, trace TEXT NOT NULL,
-	children INTEGER NOT NULL, live_children INTEGER NOT NULL, out INTEGER NOT NULL, open INTEGER NOT NULL,
-	waiting INTEGER NOT NULL, runs INTEGER NOT NULL, made INTEGER NOT NULL, due INTEGER,
+	deadline INTEGER, ending TEXT NOT NULL, reserved INTEGER NOT NULL, abandon INTEGER NOT NULL, owner TEXT NOT NULL, result TEXT, usage TEXT, version INTEGER NOT NULL, trace TEXT NOT NULL,
+	children INTEGER NOT NULL, going_children INTEGER NOT NULL, live_children INTEGER NOT NULL, out INTEGER NOT NULL,
+	open INTEGER NOT NULL, waiting INTEGER NOT NULL, runs INTEGER NOT NULL, made INTEGER NOT NULL,
 	PRIMARY KEY (tree, n)
 ) WITHOUT ROWID;
 CREATE UNIQUE INDEX sessions_id ON sessions (id);
-CREATE INDEX sessions_due ON sessions (tree, due) WHERE due IS NOT NULL;
+CREATE INDEX sessions_going ON sessions (tree, parent, n) WHERE ended IS NULL AND (n > 1 OR ending <> '');
 
 CREATE TABLE runs (
 	tree INTEGER NOT NULL, session INTEGER NOT NULL, n INTEGER NOT NULL, id TEXT NOT NULL, caller INTEGER NOT NULL,
@@ -83,8 +86,12 @@ CREATE TABLE runs (
 	PRIMARY KEY (tree, session, n)
 ) WITHOUT ROWID;
 CREATE UNIQUE INDEX runs_id ON runs (tree, id);
-CREATE INDEX runs_lease ON runs (tree, lease) WHERE lease IS NOT NULL;
-CREATE INDEX runs_waiting ON runs (tree, session) WHERE state = 'suspended';
+CREATE INDEX runs_going ON runs (tree, session, n) WHERE ended IS NULL;
+
+CREATE TABLE cascades (
+	tree INTEGER NOT NULL, session INTEGER NOT NULL, last INTEGER NOT NULL, trace TEXT NOT NULL,
+	PRIMARY KEY (tree, session)
+) WITHOUT ROWID;
 
 CREATE TABLE keys (
 	tree INTEGER NOT NULL, kind TEXT NOT NULL, agent TEXT NOT NULL, id TEXT NOT NULL,
@@ -160,7 +167,7 @@ func checkSchema(ctx context.Context, conn *sql.Conn) (fresh bool, err error) {
 	case version > schemaVersion:
 		return false, fmt.Errorf("the file has schema version %d, newer than the %d that this sidecar knows: use a newer sidecar", version, schemaVersion)
 	case version < schemaVersion:
-		return false, fmt.Errorf("the file has schema version %d, which this sidecar does not know", version)
+		return false, fmt.Errorf("the file has schema version %d, older than the %d that this sidecar knows: move it away to begin anew, or use the sidecar that made it", version, schemaVersion)
 	}
 	return false, nil
 }

@@ -1,13 +1,14 @@
 // Package sqlite is the embedded store: the record of one sidecar in one file,
 // durable, with nothing to set up and no cgo.
 //
-//	Apply ─▶ decide (admit.go, progress.go, lapse.go) ──▶ rows in memory
-//	           │ looks things up (find.go)                 │ flush (change.go)
+//	Apply ─▶ decide (admit.go, progress.go, lifecycle.go, settle.go) ──▶ rows in memory
+//	           │ looks things up (find.go, agenda.go)      │ flush (change.go)
 //	           ▼                                           ▼
 //	         the one writing connection ───── one transaction per batch
 //	           ╎ from time to time (checkpoint.go)
 //	         the log's pages move into the file, on a connection of their own
 //	Reader ─▶ a pool of reading connections (WAL: they never wait for the writer)
+//	Watch  ◀─ notices, once their batch is in the file (notices.go)
 //
 // It knows the rules of admission and progress, and SQL. It knows nothing of
 // A2A messages, and decides no policy of its own.
@@ -31,6 +32,7 @@ import (
 
 	_ "modernc.org/sqlite" // the driver
 
+	"github.com/a2a-sidecar/a2a-sidecar/lineage"
 	"github.com/a2a-sidecar/a2a-sidecar/sessions"
 )
 
@@ -44,6 +46,7 @@ const readers = 4
 type Options struct {
 	Path     string           // of the file, made if it is not there; or Memory
 	Retain   time.Duration    // a tree is dropped this long after its last event (see Sweep); 0: never
+	Grace    time.Duration    // how long a session that is asked to stop may take; 0: lineage.DefaultGrace
 	Now      func() time.Time // the clock; nil: time.Now
 	Logger   *slog.Logger     // nil: nothing is logged
 	ReadOnly bool             // to look at a file that another process may be writing to
@@ -67,6 +70,8 @@ type Store struct {
 	turn   chan struct{} // holds one token: who has it may use writer
 	writer *writer       // nil when read-only
 	swept  string        // root up to which the last sweep looked for claims; needs turn
+
+	watchers watchers
 }
 
 var _ sessions.Store = (*Store)(nil)
@@ -98,7 +103,7 @@ func (s *Store) open(ctx context.Context, opts Options) error {
 		if opts.ReadOnly {
 			return errors.New("a store in memory cannot be opened read-only")
 		}
-		return s.openWriter(ctx, "file::memory:?"+pragmas("synchronous(OFF)"))
+		return s.openWriter(ctx, "file::memory:?"+pragmas("synchronous(OFF)"), opts.Grace)
 	}
 	if err := checkFile(opts.Path, opts.ReadOnly); err != nil {
 		return err
@@ -111,7 +116,7 @@ func (s *Store) open(ctx context.Context, opts Options) error {
 		}
 		// The checkpointer moves the log into the file, not the writer.
 		wal := file + pragmas("cache_size(-8192)", "journal_mode(WAL)", "synchronous(NORMAL)", "wal_autocheckpoint(0)", "journal_size_limit(134217728)")
-		if err := s.openWriter(ctx, wal); err != nil {
+		if err := s.openWriter(ctx, wal, opts.Grace); err != nil {
 			return err
 		}
 		if err := s.openCheckpointer(ctx, wal, *cmp.Or(opts.pace, &usualPace)); err != nil {
@@ -147,7 +152,7 @@ func pragmas(more ...string) string {
 	return url.Values{"_pragma": append([]string{"busy_timeout(1000)", "foreign_keys(0)"}, more...)}.Encode()
 }
 
-func (s *Store) openWriter(ctx context.Context, dsn string) error {
+func (s *Store) openWriter(ctx context.Context, dsn string, grace time.Duration) error {
 	var err error
 	if s.write, err = sql.Open("sqlite", dsn); err != nil {
 		return err
@@ -163,7 +168,7 @@ func (s *Store) openWriter(ctx context.Context, dsn string) error {
 	if err := forfeit(ctx, conn); err != nil {
 		return errors.Join(err, conn.Close())
 	}
-	if s.writer, err = newWriter(ctx, conn); err != nil {
+	if s.writer, err = newWriter(ctx, conn, cmp.Or(grace, lineage.DefaultGrace)); err != nil {
 		return errors.Join(err, conn.Close())
 	}
 	return nil
@@ -171,16 +176,12 @@ func (s *Store) openWriter(ctx context.Context, dsn string) error {
 
 // forfeit ends the leases that calls of an earlier process held. Only one
 // process writes to the file, so whoever held them is gone: there is nothing to
-// wait for, and the next look at their trees settles them as lost. A run that
+// wait for, and the first Settle, or the next look at their trees, settles them as lost. A run that
 // nobody held (Progress.Detach) keeps its time.
 func forfeit(ctx context.Context, conn *sql.Conn) error {
-	for _, query := range [...]string{
-		`UPDATE trees SET due = 1 WHERE no IN (SELECT tree FROM runs WHERE lease IS NOT NULL AND NOT detached)`,
-		`UPDATE runs SET lease = 1 WHERE lease IS NOT NULL AND NOT detached`,
-	} {
-		if _, err := conn.ExecContext(ctx, query); err != nil {
-			return fmt.Errorf("ending the leases of an earlier process: %w", err)
-		}
+	_, err := conn.ExecContext(ctx, `UPDATE runs INDEXED BY runs_going SET lease = 1 WHERE ended IS NULL AND lease IS NOT NULL AND NOT detached`)
+	if err != nil {
+		return fmt.Errorf("ending the leases of an earlier process: %w", err)
 	}
 	return nil
 }
@@ -223,6 +224,7 @@ func (s *Store) openReaders(ctx context.Context, dsn string) error {
 // Close ends what is under way and closes the file. The store must not be used
 // any more.
 func (s *Store) Close() error {
+	s.watchers.close()
 	var errs []error
 	if s.reads != nil {
 		errs = append(errs, s.reads.Close())
@@ -277,11 +279,14 @@ func (s *Store) Apply(ctx context.Context, ops []*sessions.Op) {
 func (s *Store) applyAll(ctx context.Context, ops []*sessions.Op) error {
 	return s.transact(ctx, "applying a batch", func(b *batch) error {
 		for _, op := range ops {
+			b.descent = descent{}
 			switch {
 			case op.Admit != nil:
 				op.Grant, op.Err = b.admit(op.Admit)
 			case op.Progress != nil:
 				op.Err = b.progress(op.Progress)
+			case op.Change != nil:
+				op.Grant, op.Err = b.step(op.Change)
 			}
 			if op.Err != nil && !isOutcome(op.Err) {
 				return op.Err
@@ -313,12 +318,18 @@ func (s *Store) transact(ctx context.Context, doing string, do func(*batch) erro
 	if err := s.takeTurn(ctx); err != nil {
 		return unavailable(doing, err)
 	}
+	notices, err := s.inTurn(ctx, do)
+	s.watchers.tell(notices) // once it is done, and others can go on
+	return unavailable(doing, err)
+}
+
+func (s *Store) inTurn(ctx context.Context, do func(*batch) error) ([]sessions.Notice, error) {
 	defer s.passTurn()
-	err := s.writer.transact(ctx, s.now(), do)
+	notices, err := s.writer.transact(ctx, s.now(), do)
 	if s.checkpointer != nil && err == nil {
 		s.checkpointer.watch(ctx, s.writer.conn)
 	}
-	return unavailable(doing, err)
+	return notices, err
 }
 
 func (s *Store) takeTurn(ctx context.Context) error {

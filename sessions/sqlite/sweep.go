@@ -10,13 +10,15 @@ import (
 // that calls wait for a sweep no longer than for a busy batch.
 const sweepChunk = 500
 
-// Sweep tidies up, and is to be called now and then. It settles runs and
-// sessions that are overdue in trees which no call goes to any more, and drops
-// the trees whose last event is longer ago than Options.Retain, but none in
-// which a run is under way. It returns how many trees it dropped.
+// Sweep tidies up, and is to be called now and then. It settles what is due, and
+// drops the trees whose last event is longer ago than Options.Retain, but none
+// in which a run is under way. It returns how many trees it dropped.
 func (s *Store) Sweep(ctx context.Context) (dropped int, err error) {
-	if err := s.settle(ctx); err != nil {
-		return 0, err
+	for more := true; more; {
+		var err error
+		if more, err = s.Settle(ctx); err != nil {
+			return 0, err
+		}
 	}
 	if s.retain > 0 {
 		for more := true; more && err == nil; {
@@ -35,49 +37,9 @@ func (s *Store) Sweep(ctx context.Context) (dropped int, err error) {
 	return dropped, errors.Join(err, s.clear(ctx))
 }
 
-// overdueTree finds the next tree in which something is overdue. The indexes
-// that it searches hold nothing but what may lapse.
-const overdueTree = `SELECT no, root FROM trees WHERE no > ?1 AND no IN (
-		SELECT tree FROM runs WHERE lease IS NOT NULL AND lease <= ?2
-		UNION SELECT tree FROM sessions WHERE due IS NOT NULL AND due <= ?2)
-	ORDER BY no LIMIT 1`
-
-// settle settles what is overdue, tree by tree.
-func (s *Store) settle(ctx context.Context) error {
-	var at struct {
-		no   int64
-		root string
-	}
-	for more := true; more; {
-		err := s.transact(ctx, "settling overdue runs", func(b *batch) error {
-			found, err := one(b, func(row scanner) (*string, error) {
-				return &at.root, row.Scan(&at.no, &at.root)
-			}, overdueTree, at.no, b.now.UnixNano())
-			if more = found != nil; err != nil || !more {
-				return err
-			}
-			t, err := b.tree(at.root)
-			if err != nil {
-				return err
-			}
-			if err := b.lapse(t); err != nil {
-				return err
-			}
-			if !t.due.IsZero() && !t.due.After(b.now) {
-				at.no-- // there is more in this one
-			}
-			return nil
-		})
-		if err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 // idleTree finds a tree that may go.
 const idleTree = `SELECT root FROM trees WHERE hour <= ? AND last_event <= ?
-	AND NOT EXISTS (SELECT 1 FROM runs WHERE tree = no AND lease IS NOT NULL) LIMIT ?`
+	AND NOT EXISTS (SELECT 1 FROM runs INDEXED BY runs_going WHERE tree = no AND ended IS NULL AND lease IS NOT NULL) LIMIT ?`
 
 // dropIdle takes some trees that may go out of sight. Their rows go later.
 func (s *Store) dropIdle(ctx context.Context) (dropped int, more bool, err error) {
@@ -115,6 +77,7 @@ func (b *batch) drop(root string) error {
 		return err
 	}
 	b.trees.drop(root)
+	b.agenda.forget(t.no)
 	return nil
 }
 
@@ -208,6 +171,9 @@ func (b *batch) clearChunk(no int64) error {
 		if left > 0 {
 			return nil // the next step once this one is done
 		}
+	}
+	if err := b.exec(`DELETE FROM cascades WHERE tree = ?`, no); err != nil {
+		return err
 	}
 	return b.exec(`DELETE FROM dropped WHERE no = ?`, no)
 }

@@ -73,7 +73,7 @@ func TestSweepDropsOldTrees(t *testing.T) {
 		}
 	})
 	for table, want := range map[string]int{
-		"trees": 2, "sessions": 4, "runs": 2, "bindings": 4, "turns": 2, "dropped": 0, "events": 7,
+		"trees": 2, "sessions": 4, "runs": 2, "bindings": 4, "turns": 2, "dropped": 0, "events": 8,
 		"keys": 2, // of each tree: the message
 	} {
 		var got int

@@ -4,11 +4,8 @@
 -- ARGV  1 now in microseconds, empty for the server's clock
 -- Returns 1 if the tree is there
 
-if redis.call('EXISTS', KEYS[1]) == 0 then return 0 end
-local now = ARGV[1]
-if now == '' then
-	local t = redis.call('TIME')
-	now = string.format('%d', t[1] * 1000000 + t[2])
+local function bound(keys, argv)
+	if redis.call('EXISTS', keys[1]) == 0 then return 0 end
+	redis.call('HSET', keys[1], 'bound', int(clock(argv[1])))
+	return 1
 end
-redis.call('HSET', KEYS[1], 'bound', now)
-return 1

@@ -5,10 +5,12 @@
 -- ARGV  1 what it is to hold   2 its life in milliseconds
 -- Returns what it holds
 
-local held = redis.call('GET', KEYS[1])
-if not held then
-	redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2])
-	return ARGV[1]
+local function claim(keys, argv)
+	local held = redis.call('GET', keys[1])
+	if not held then
+		redis.call('SET', keys[1], argv[1], 'PX', argv[2])
+		return argv[1]
+	end
+	if held == argv[1] then redis.call('PEXPIRE', keys[1], argv[2]) end
+	return held
 end
-if held == ARGV[1] then redis.call('PEXPIRE', KEYS[1], ARGV[2]) end
-return held

@@ -5,7 +5,9 @@
 -- ARGV  1 the root   2 the start that was seen
 -- Returns how many were taken off
 
-if tonumber(redis.call('ZSCORE', KEYS[1], ARGV[1]) or -1) == tonumber(ARGV[2]) then
-	return redis.call('ZREM', KEYS[1], ARGV[1])
+local function forget(keys, argv)
+	if tonumber(redis.call('ZSCORE', keys[1], argv[1]) or -1) == tonumber(argv[2]) then
+		return redis.call('ZREM', keys[1], argv[1])
+	end
+	return 0
 end
-return 0

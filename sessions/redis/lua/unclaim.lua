@@ -4,5 +4,7 @@
 -- ARGV  1 what it must hold
 -- Returns 1 if it was taken back
 
-if redis.call('GET', KEYS[1]) ~= ARGV[1] then return 0 end
-return redis.call('DEL', KEYS[1])
+local function unclaim(keys, argv)
+	if redis.call('GET', keys[1]) ~= argv[1] then return 0 end
+	return redis.call('DEL', keys[1])
+end

@@ -1,0 +1,485 @@
+package main
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/a2aproject/a2a-go/v2/a2a"
+	"github.com/a2aproject/a2a-go/v2/a2aclient"
+
+	"github.com/a2a-sidecar/a2a-sidecar/adminapi"
+	"github.com/a2a-sidecar/a2a-sidecar/lineage"
+)
+
+// Case 61: parallel calls to an agent with isolated sessions make a session
+// each; to any other, in one context, they make one.
+func TestConformance61ParallelCalls(t *testing.T) {
+	t.Parallel()
+	inWorld(t, func(t *testing.T, st *stage) {
+		const calls = 11
+		for _, tt := range []struct {
+			agent    *actor
+			policy   string
+			sessions int
+		}{
+			{cast(t, "isolated"), "isolateSessions: true", calls},
+			{cast(t, "shared"), "isolateSessions: false", 1},
+		} {
+			t.Run(tt.agent.name, func(t *testing.T) {
+				s := st.serve(t, settings("maxChildren: 11", tt.agent.with(tt.policy)), "coordinator")[0]
+				c, root := dial(t, s, tt.agent.name), "chat-"+tt.agent.name
+				var made []*call
+				for range calls {
+					m := userSays("go")
+					m.ContextID = "one-" + tt.agent.name
+					made = append(made, stream(t, c, origin{root: root}, m))
+				}
+				contexts := map[string]int{}
+				var jobs []*job
+				for range calls {
+					j := next(t, "the agent works", tt.agent.jobs)
+					jobs = append(jobs, j)
+					contexts[j.ContextID]++
+				}
+				for _, j := range jobs {
+					j.end(a2a.TaskStateCompleted, "done")
+				}
+				for _, p := range made {
+					p.finish(t, a2a.TaskStateCompleted)
+				}
+				if len(contexts) != tt.sessions {
+					t.Errorf("%d calls ran in %d contexts, want %d", calls, len(contexts), tt.sessions)
+				}
+				tree, err := s.client(t).Tree(t.Context(), root)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if len(tree.Sessions) != 1+tt.sessions {
+					t.Fatalf("the tree has %d sessions, want the coordinator's and %d", len(tree.Sessions), tt.sessions)
+				}
+				for i, session := range tree.Sessions[1:] {
+					if session.Parent != tree.Sessions[0].ID || session.Ordinal != i+1 || contexts[session.ContextID] != calls/tt.sessions || len(session.Runs) != calls/tt.sessions {
+						t.Errorf("session %d is child %d of %s with %d runs in %s; want a sibling of its own", i, session.Ordinal, session.Parent, len(session.Runs), session.ContextID)
+					}
+				}
+			})
+		}
+	})
+}
+
+// Case 62: agents that call on, each through its own sidecar and with the two
+// headers that it was told, grow one tree.
+func TestConformance62ThreeHops(t *testing.T) {
+	t.Parallel()
+	inWorld(t, func(t *testing.T, st *stage) {
+		hops := []*actor{cast(t, "alpha"), cast(t, "beta"), cast(t, "gamma")}
+		s := st.serve(t, settings("", hops[0].with("isolateSessions: true"), hops[1].with("isolateSessions: true"), hops[2].with("kind: worker")),
+			"coordinator", "alpha", "beta")
+		const branch = "coordinator.alpha@1.beta@1.gamma@1"
+		var calls []*call
+		var jobs []*job
+		from := origin{root: "chat", user: "alice"}
+		for i, agent := range hops {
+			calls = append(calls, stream(t, dial(t, s[i], agent.name), from, userSays("go")))
+			j := next(t, agent.name+" works", agent.jobs)
+			jobs = append(jobs, j)
+			caller := "chat" // what it calls from: of the first hop the conversation itself
+			if i > 0 {
+				caller = jobs[i-1].ContextID
+			}
+			for name, want := range map[string]string{
+				"x-kagent-root-context-id": "chat", "x-kagent-parent-context-id": caller, "x-user-id": "alice",
+				lineage.HeaderDepth: strconv.Itoa(i + 1), lineage.HeaderBranch: strings.Join(strings.Split(branch, ".")[:i+2], "."),
+			} {
+				if got := j.Header.Values(name); !slices.Equal(got, []string{want}) {
+					t.Errorf("%s was told %s: %q, want %q", agent.name, name, got, want)
+				}
+			}
+			from = origin{root: j.origin().root, parent: j.ContextID, user: "alice"}
+		}
+		for i, j := range slices.Backward(jobs) {
+			j.end(a2a.TaskStateCompleted, "done")
+			calls[i].finish(t, a2a.TaskStateCompleted)
+		}
+		for i, j := range jobs {
+			s[2].comes(t, j.session(), lineage.Completed, "")
+			if i == 0 {
+				continue
+			}
+			session, err := s[0].client(t).Session(t.Context(), j.session())
+			if err != nil || session.Parent != jobs[i-1].session() || session.Depth != i+1 || session.ParentSource != lineage.FromHeader {
+				t.Errorf("session of hop %d = depth %d below %s by %s, %v; want depth %d below %s by header",
+					i+1, session.Depth, session.Parent, session.ParentSource, err, i+1, jobs[i-1].session())
+			}
+		}
+		for _, s := range s {
+			trees, err := s.client(t).Trees(t.Context(), adminapi.TreesQuery{})
+			if err != nil || len(trees.Trees) != 1 || trees.Trees[0].Sessions != 4 || trees.Trees[0].Depth != 3 {
+				t.Errorf("trees = %+v, %v; want one of 4 sessions, 3 deep", trees.Trees, err)
+			}
+		}
+	})
+}
+
+// Case 63: whoever names a session of another user's as the parent of a call is
+// refused, and leaves no trace in that tree.
+func TestConformance63ForgedParent(t *testing.T) {
+	t.Parallel()
+	inWorld(t, func(t *testing.T, st *stage) {
+		planner, worker := cast(t, "planner"), cast(t, "worker")
+		s := st.serve(t, settings("", planner.with("isolateSessions: true"), worker.with("isolateSessions: true")), "planner", "planner")
+		p := plan(t, dial(t, s[0], "planner"), planner, origin{root: "alices", user: "alice"})
+		others := func() []lineage.Event { // the planner's own may still be coming
+			return slices.DeleteFunc(s[0].log(t, "alices"), func(e lineage.Event) bool { return e.Session == p.session() })
+		}
+		before := len(others())
+		for name, forged := range map[string]origin{
+			"root and parent": {root: "alices", parent: p.ContextID, user: "mallory"},
+			"root alone":      {root: "alices", user: "mallory"},
+			"parent alone":    {parent: p.ContextID, user: "mallory"},
+			"nobody":          {root: "alices", parent: p.ContextID},
+		} {
+			for _, s := range s {
+				refusal := forge(t, s.url("worker"), forged)
+				if refusal == nil || refusal.Code != -32051 || len(refusal.Data) == 0 || refusal.Data[0].Reason != lineage.ContextForbidden {
+					t.Errorf("%s: the call got %+v, want -32051 %s", name, refusal, lineage.ContextForbidden)
+				}
+			}
+		}
+		if n := len(worker.jobs); n != 0 {
+			t.Errorf("%d forged calls reached the agent", n)
+		}
+		if after := others(); len(after) != before {
+			t.Errorf("forged calls left %d events in the tree: %+v", len(after)-before, after[before:])
+		}
+		own := stream(t, dial(t, s[1], "worker"), p.origin(), userSays("go"))
+		next(t, "the worker works", worker.jobs).end(a2a.TaskStateCompleted, "done")
+		own.finish(t, a2a.TaskStateCompleted)
+		p.complete(t)
+	})
+}
+
+// rpcError is the error of a JSON-RPC answer of A2A 1.0.
+type rpcError struct {
+	Code    int
+	Message string
+	Data    []struct{ Reason lineage.Reason }
+}
+
+// forge makes a call and returns the error in the answer, nil if there is none.
+func forge(t *testing.T, url string, from origin) *rpcError {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url, strings.NewReader(sendBody(a2a.NewMessageID(), "")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, values := range from.headers() {
+		req.Header.Set(name, values[0])
+	}
+	req.Header.Set("Content-Type", "application/json")
+	req.Header.Set("A2A-Version", "1.0")
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer drain(resp)
+	var answer struct{ Error *rpcError }
+	if err := json.NewDecoder(resp.Body).Decode(&answer); err != nil {
+		t.Fatal(err)
+	}
+	return answer.Error
+}
+
+// Case 64: a task that is canceled upstream, by its caller or by somebody else,
+// fails its session and frees the place, which the next in line gets.
+func TestConformance64CanceledUpstream(t *testing.T) {
+	t.Parallel()
+	inWorld(t, func(t *testing.T, st *stage) {
+		worker := cast(t, "worker")
+		s := st.serve(t, settings("maxChildren: 1", worker.with("isolateSessions: true")), "coordinator")[0]
+		c, chat := dial(t, s, "worker"), origin{root: "chat"}
+		cancel := func(j *job) {
+			t.Helper()
+			if _, err := c.CancelTask(chat.attach(t.Context()), &a2a.CancelTaskRequest{ID: j.TaskID}); err != nil {
+				t.Fatalf("canceling: %v", err)
+			}
+		}
+		current := stream(t, c, chat, userSays("go"))
+		for i, cancel := range []func(*job){cancel, func(j *job) { j.end(a2a.TaskStateCanceled, "not now") }} {
+			j := next(t, "the worker works", worker.jobs)
+			following := stream(t, c, chat, userSays("go"))
+			s.queued(t, "chat", i+1)
+			cancel(j)
+			current.finish(t, a2a.TaskStateCanceled)
+			session := s.comes(t, j.session(), lineage.Failed, lineage.ReasonCanceled)
+			if r := session.Runs[0]; r.State != lineage.Failed || r.Reason != lineage.ReasonCanceled {
+				t.Errorf("run = %s %s, want failed canceled", r.State, r.Reason)
+			}
+			current = following
+		}
+		next(t, "the worker works", worker.jobs).end(a2a.TaskStateCompleted, "done")
+		current.finish(t, a2a.TaskStateCompleted)
+	})
+}
+
+// Case 65: without the store calls go on, unrecorded and by this sidecar's own
+// counts; what ends meanwhile is recorded when the store is back.
+func TestConformance65StoreDown(t *testing.T) {
+	t.Parallel()
+	st := onRedis(t, "--appendonly", "yes", "--appendfsync", "always")
+	worker, single := cast(t, "worker"), cast(t, "single")
+	s := st.serve(t, settings("maxChildren: 2, queueTimeout: 0s", worker.with("isolateSessions: true"),
+		single.with("isolateSessions: true, limits: {maxConcurrent: 1}")), "coordinator")[0]
+	c, chat := dial(t, s, "worker"), origin{root: "chat"}
+	toSingle := dial(t, s, "single")
+	refused := func(p *call, want string) {
+		t.Helper()
+		if refusal := p.refusal(t); refusal == nil || !strings.Contains(refusal.Message, want) {
+			t.Errorf("call got %v, want a refusal that says %q", p.err, want)
+		}
+	}
+	before := stream(t, c, chat, userSays("before"))
+	held := next(t, "the worker works", worker.jobs)
+	next(t, "the call begins", before.begun)
+
+	st.redis.Stop()
+	during := stream(t, c, chat, userSays("during"))
+	unrecorded := next(t, "the worker works without the store", worker.jobs)
+	if id := unrecorded.session(); id != "" {
+		t.Errorf("the unrecorded call was told of session %q", id)
+	}
+	if unrecorded.ContextID == held.ContextID || unrecorded.Header.Get("x-kagent-root-context-id") != "chat" {
+		t.Errorf("the unrecorded call runs in %s of %v, want a context of its own in chat", unrecorded.ContextID, unrecorded.Header)
+	}
+	refused(stream(t, c, chat, userSays("too many")), "2 of 2 children running (maxChildren)")
+	elsewhere := stream(t, toSingle, origin{root: "elsewhere"}, userSays("go"))
+	alone := next(t, "the single one works", single.jobs)
+	refused(stream(t, toSingle, origin{root: "third"}, userSays("go")), "1 of 1 calls running (maxConcurrent)")
+	if status, body := get(t, "http://"+s.Admin+"/readyz"); status != http.StatusOK || !strings.Contains(body, "store: ") {
+		t.Errorf("/readyz = %d %s, want 200, and what it does without", status, body)
+	}
+	held.end(a2a.TaskStateCompleted, "ended in the dark")
+	before.finish(t, a2a.TaskStateCompleted)
+	after := stream(t, c, chat, userSays("its place is free"))
+	next(t, "the worker works in the free place", worker.jobs).end(a2a.TaskStateCompleted, "done")
+	after.finish(t, a2a.TaskStateCompleted)
+
+	st.redis.Restart(t)
+	within(t, patience, "the sidecar does without nothing", func() bool {
+		status, body := get(t, "http://"+s.Admin+"/readyz")
+		return status == http.StatusOK && !strings.Contains(body, "store: ")
+	})
+	session := s.comes(t, held.session(), lineage.Completed, "")
+	if session.Result == nil || session.Result.Summary != "ended in the dark" {
+		t.Errorf("result = %+v, want that of the call that ended meanwhile", session.Result)
+	}
+	for j, p := range map[*job]*call{unrecorded: during, alone: elsewhere} {
+		j.end(a2a.TaskStateCompleted, "done")
+		p.finish(t, a2a.TaskStateCompleted)
+	}
+	again := stream(t, c, chat, userSays("recorded"))
+	j := next(t, "the worker works", worker.jobs)
+	j.end(a2a.TaskStateCompleted, "done")
+	again.finish(t, a2a.TaskStateCompleted)
+	s.comes(t, j.session(), lineage.Completed, "")
+}
+
+// A place held by an ancestor never blocks its descendants: an agent at which
+// one call may be at work calls itself, past others who wait for it.
+func TestConformanceAncestorsPlaceBlocksNobodyBelow(t *testing.T) {
+	t.Parallel()
+	inWorld(t, func(t *testing.T, st *stage) {
+		agent := cast(t, "recursive")
+		s := st.serve(t, settings("", agent.with("isolateSessions: true, limits: {maxConcurrent: 1}")), "coordinator", "recursive")
+		c, own := dial(t, s[0], "recursive"), dial(t, s[1], "recursive")
+		top := stream(t, c, origin{root: "chat"}, userSays("top"))
+		first := next(t, "it works", agent.jobs)
+		waiting := stream(t, c, origin{root: "chat"}, userSays("other"))
+		s[0].queued(t, "chat", 1)
+
+		below := stream(t, own, first.origin(), userSays("below"))
+		second := next(t, "it works for itself", agent.jobs)
+		if second.Text != "below" {
+			t.Fatalf("%q is at work, want the call from below", second.Text)
+		}
+		third := stream(t, own, second.origin(), userSays("further below"))
+		if refusal := third.refusal(t); refusal == nil || !strings.Contains(refusal.Message, "would stand 3 times on the path") {
+			t.Errorf("a third visit got %v, want a refusal by maxVisits", third.err)
+		}
+		second.end(a2a.TaskStateCompleted, "done")
+		below.finish(t, a2a.TaskStateCompleted)
+		if n := len(agent.jobs); n != 0 {
+			t.Errorf("%d calls came to an agent whose place is taken", n)
+		}
+		first.end(a2a.TaskStateCompleted, "done")
+		top.finish(t, a2a.TaskStateCompleted)
+		next(t, "it works for who has waited", agent.jobs).end(a2a.TaskStateCompleted, "done")
+		waiting.finish(t, a2a.TaskStateCompleted)
+	})
+}
+
+// Who leaves the line for a place is gone from it: the place goes to the next.
+func TestConformanceCallerLeavesTheLine(t *testing.T) {
+	t.Parallel()
+	inWorld(t, func(t *testing.T, st *stage) {
+		worker := cast(t, "worker")
+		s := st.serve(t, settings("maxChildren: 1", worker.with("isolateSessions: true")), "coordinator")[0]
+		c, chat := dial(t, s, "worker"), origin{root: "chat"}
+		var line []*call
+		for i := range 4 {
+			line = append(line, stream(t, c, chat, userSays(strconv.Itoa(i))))
+			s.queued(t, "chat", i)
+			if i == 0 {
+				next(t, "the first has begun", line[0].begun)
+			}
+		}
+		first := next(t, "the worker works", worker.jobs)
+		for _, gone := range line[1:3] {
+			gone.leave()
+			next(t, "the caller is gone", gone.done)
+		}
+		within(t, patience, "the sidecar has noticed", func() bool {
+			_, page := get(t, "http://"+s.Admin+"/metrics")
+			return strings.Contains(page, `a2a_sidecar_queue_duration_seconds_count{agent="worker"} 2`)
+		})
+		first.end(a2a.TaskStateCompleted, "done")
+		line[0].finish(t, a2a.TaskStateCompleted)
+		last := next(t, "the worker works", worker.jobs)
+		if last.Text != "3" {
+			t.Errorf("call %s got the place, want the one that stayed", last.Text)
+		}
+		last.end(a2a.TaskStateCompleted, "done")
+		line[3].finish(t, a2a.TaskStateCompleted)
+		tree, err := s.client(t).Tree(t.Context(), "chat")
+		if err != nil || len(tree.Sessions) != 3 || len(worker.jobs) != 0 {
+			t.Errorf("the tree has %d sessions, %v, and the worker %d more calls; want 3 and none", len(tree.Sessions), err, len(worker.jobs))
+		}
+	})
+}
+
+// A call that waits at one sidecar gets a place that another one frees, at once:
+// under its parent, and at an agent that takes so many calls.
+func TestConformancePlaceFreedElsewhere(t *testing.T) {
+	t.Parallel()
+	const soon = 500 * time.Millisecond // a look for a place now and then would take seconds
+	for name, tt := range map[string]struct {
+		limits, policy string
+		trees          int
+	}{
+		"under a parent": {"maxChildren: 1", "isolateSessions: true", 1},
+		"at an agent":    {"", "isolateSessions: true, limits: {maxConcurrent: 1}", 3},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			st := onRedis(t)
+			worker, other := cast(t, "worker"), cast(t, "other")
+			s := st.serve(t, settings(tt.limits, worker.with(tt.policy), other.with("isolateSessions: true")), "coordinator", "coordinator")
+			for i := range tt.trees { // waiting is told in the log of a tree that is there
+				p := stream(t, dial(t, s[0], "other"), origin{root: fmt.Sprint("chat-", i)}, userSays("hello"))
+				next(t, "the other works", other.jobs).end(a2a.TaskStateCompleted, "hello")
+				p.finish(t, a2a.TaskStateCompleted)
+			}
+			const turns = 8
+			current := stream(t, dial(t, s[0], "worker"), origin{root: "chat-0"}, userSays("go"))
+			waits := map[string]int{}
+			for i := 1; i <= turns; i++ {
+				j := next(t, "the worker works", worker.jobs)
+				root := fmt.Sprint("chat-", i%tt.trees)
+				following := stream(t, dial(t, s[i%2], "worker"), origin{root: root}, userSays("go"))
+				waits[root]++
+				s[i%2].queued(t, root, waits[root])
+				freed := time.Now()
+				j.end(a2a.TaskStateCompleted, "done")
+				current.finish(t, a2a.TaskStateCompleted)
+				current = following
+				next(t, "the next call begins", current.begun)
+				if took := time.Since(freed); took > soon {
+					t.Errorf("turn %d: the place was taken %s after it came free, want at once", i, took)
+				}
+			}
+			next(t, "the worker works", worker.jobs).end(a2a.TaskStateCompleted, "done")
+			current.finish(t, a2a.TaskStateCompleted)
+		})
+	}
+}
+
+// However many calls wait, the store is not stormed: only the first of a line
+// asks, now and then.
+func TestConformanceWaitingCostsTheStoreLittle(t *testing.T) {
+	t.Parallel()
+	st := onRedis(t)
+	worker := cast(t, "worker")
+	s := st.serve(t, settings("maxChildren: 1", worker.with("isolateSessions: true")), "coordinator", "coordinator")
+	clients := []*a2aclient.Client{dial(t, s[0], "worker"), dial(t, s[1], "worker")}
+	chat := origin{root: "chat"}
+	first := stream(t, clients[0], chat, userSays("go"))
+	next(t, "the first has begun", first.begun)
+	const waiting = 200
+	var line []*call
+	for i := range waiting {
+		line = append(line, stream(t, clients[i%2], chat, userSays("go")))
+	}
+	s[0].queued(t, "chat", waiting)
+	rdb := st.redis.Client(t)
+	commands := func() map[string]int {
+		text, err := rdb.Info(t.Context(), "commandstats").Result()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return commandCounts(text)
+	}
+	const span = 3 * time.Second
+	began, before := time.Now(), commands()
+	within(t, patience, "some time has passed", func() bool { return time.Since(began) > span })
+	after := commands()
+	seconds := time.Since(began).Seconds()
+	all := 0
+	for name, n := range after {
+		if name != "info" {
+			all += n - before[name]
+		}
+	}
+	scripts := after["evalsha"] - before["evalsha"] + after["fcall"] - before["fcall"]
+	t.Logf("%.1f scripts and %.1f commands a second, within scripts and without", float64(scripts)/seconds, float64(all)/seconds)
+	const mostScripts, mostCommands = 20, 400 // a second; each of the calls asking once would be more
+	if float64(scripts)/seconds > mostScripts || float64(all)/seconds > mostCommands {
+		t.Errorf("%d waiting calls cost the store %d scripts and %d commands in %.1fs, want at most %d and %d a second", waiting, scripts, all, seconds, mostScripts, mostCommands)
+	}
+	for _, p := range line {
+		p.leave()
+	}
+	for _, p := range line {
+		next(t, "the caller is gone", p.done)
+	}
+	next(t, "the worker works", worker.jobs).end(a2a.TaskStateCompleted, "done")
+	first.finish(t, a2a.TaskStateCompleted)
+	last := stream(t, clients[1], chat, userSays("after all"))
+	j := next(t, "the worker works", worker.jobs)
+	if j.Text != "after all" {
+		t.Errorf("%q is at work, whose caller has left", j.Text)
+	}
+	j.end(a2a.TaskStateCompleted, "done")
+	last.finish(t, a2a.TaskStateCompleted)
+}
+
+// commandCounts reads how often each command was called, those within scripts too.
+func commandCounts(info string) map[string]int {
+	counts := map[string]int{}
+	lines := bufio.NewScanner(strings.NewReader(info))
+	for lines.Scan() {
+		name, stats, ok := strings.Cut(strings.TrimPrefix(lines.Text(), "cmdstat_"), ":calls=")
+		if !ok {
+			continue
+		}
+		n, _, _ := strings.Cut(stats, ",")
+		counts[name], _ = strconv.Atoi(n) // Redis's own number
+	}
+	return counts
+}
