@@ -14,10 +14,13 @@ import (
 	"github.com/a2a-sidecar/a2a-sidecar/sessions/sqlite"
 )
 
-// recorded is how many whole calls a store takes down.
+// recorded is how many whole calls a store takes down, and the processor time of
+// one in this process, which tells more where the machine has other work; zero
+// where the system does not tell.
 type recorded struct {
 	How       string  `json:"how"`
 	PerSecond float64 `json:"perSecond"`
+	CPU       float64 `json:"cpuMicros"`
 }
 
 // measureRecorded records calls in SQLite files: straight in batches, and
@@ -40,24 +43,30 @@ func measureRecorded(ctx context.Context, short bool) (all []recorded, err error
 		{"the store, batches of 128", batches(64)},
 		{"the record over it, 64 callers", callers(64)},
 	} {
-		rate, err := inSQLite(ctx, filepath.Join(dir, fmt.Sprintf("%d.db", len(all))), length, m.do)
+		r, err := inSQLite(ctx, filepath.Join(dir, fmt.Sprintf("%d.db", len(all))), length, m.do)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", m.how, err)
 		}
-		all = append(all, recorded{m.how, rate})
+		r.How = m.how
+		all = append(all, r)
 	}
 	return all, nil
 }
 
-func inSQLite(ctx context.Context, file string, length time.Duration, do func(context.Context, sessions.Store, time.Time) (int, error)) (rate float64, err error) {
+func inSQLite(ctx context.Context, file string, length time.Duration, do func(context.Context, sessions.Store, time.Time) (int, error)) (r recorded, err error) {
 	s, err := sqlite.Open(ctx, sqlite.Options{Path: file})
 	if err != nil {
-		return 0, err
+		return r, err
 	}
 	defer closing(&err, s.Close)
+	before, berr := cpuTime(os.Getpid())
 	began := time.Now()
 	n, err := do(ctx, s, began.Add(length))
-	return float64(n) / time.Since(began).Seconds(), err
+	r.PerSecond = float64(n) / time.Since(began).Seconds()
+	if after, aerr := cpuTime(os.Getpid()); aerr == nil && berr == nil {
+		r.CPU = float64((after - before).Microseconds()) / float64(n)
+	}
+	return r, err
 }
 
 // treeSize is how many calls share a root context: the fan-out of one conversation.

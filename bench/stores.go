@@ -116,7 +116,7 @@ func (s *stores) write(out *bytes.Buffer) {
 	if len(s.Recorded) > 0 {
 		fmt.Fprintf(out, "\ncalls recorded in full in SQLite, on disk: admission, task, artifact, end (aim ≥ %d/s)\n", aimRecorded)
 		for _, r := range s.Recorded {
-			_, _ = fmt.Fprintf(t, "%s\t%.0f/s\t\n", r.How, r.PerSecond)
+			_, _ = fmt.Fprintf(t, "%s\t%.0f/s\t%.0f µs of CPU each\t\n", r.How, r.PerSecond, r.CPU)
 		}
 		flush()
 	}

@@ -78,7 +78,7 @@ func TestStoresTable(t *testing.T) {
 	s := stores{
 		Admissions: []admission{{Children: 8, HSET: 20, Admission: 25, Ratio: 1.25}, {Children: 10_000, HSET: 20, Admission: 30, Ratio: 1.5}},
 		Costs:      []cost{{Sessions: 10, Sent: 1.5, Inside: 12.25, In: 1500, Out: 60.4, CPU: 55}},
-		Recorded:   []recorded{{"straight", 6000}},
+		Recorded:   []recorded{{"straight", 6000, 120}},
 		Notes:      []string{"a note"},
 	}
 	var out bytes.Buffer
@@ -94,7 +94,7 @@ what Redis has to do for one recorded, isolated call: admission, task, artifact,
                     10           1.50            12.2      1500         60         55
 
 calls recorded in full in SQLite, on disk: admission, task, artifact, end (aim ≥ 5000/s)
-  straight  6000/s
+  straight  6000/s  120 µs of CPU each
 a note
 `
 	got := regexp.MustCompile(`(?m) +$`).ReplaceAllString(out.String(), "")

@@ -72,8 +72,8 @@ const (
 )
 
 const (
-	attempts = 4               // of one message that went wrong
-	stubborn = 6 * time.Second // for so long a caller looks for a sidecar that is there
+	attempts = 4               // of one message whose answer broke off
+	stubborn = 6 * time.Second // for so long a caller looks for a sidecar that is there and has its store
 )
 
 // call has j done for the caller that has the context from, in the conversation
@@ -98,10 +98,8 @@ func (c *caller) deliver(ctx context.Context, l letter, task, contextID string) 
 	for n := 0; ; {
 		o = c.attempt(ctx, l, task, contextID, c.sidecars[c.pick(len(c.sidecars))])
 		switch {
-		case o.result == unconnected && time.Since(began) < stubborn:
-		case n == attempts-1:
-			return o
-		case o.result == broken && c.pick(3) > 0, o.reason == "STORE_UNAVAILABLE" && c.pick(2) > 0:
+		case (o.result == unconnected || o.reason == "STORE_UNAVAILABLE") && time.Since(began) < stubborn:
+		case n < attempts-1 && o.result == broken && c.pick(3) > 0:
 			n++
 		default:
 			return o

@@ -36,6 +36,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"github.com/redis/go-redis/v9"
 )
 
 // options is what the flags say.
@@ -149,6 +151,7 @@ func run(ctx context.Context, args, environ []string, stdout, stderr io.Writer) 
 	if err != nil {
 		return err
 	}
+	redis.SetLogger(quiet{})
 	l := &lab{options: o, say: &teller{out: stderr, began: time.Now()}}
 	l.say.say("seed %d", l.seed)
 	if l.dir, err = os.MkdirTemp("", "a2a-chaos-"); err != nil {

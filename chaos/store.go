@@ -146,6 +146,12 @@ func openSentinel(_ string, l *ledger) (*store, error) {
 	}, nil
 }
 
+// quiet drops what the client library would say of servers that it cannot
+// reach: that they are killed is no news here.
+type quiet struct{}
+
+func (quiet) Printf(context.Context, string, ...any) {}
+
 func overdueIn(client redis.UniversalClient) func(context.Context, time.Time) (int64, error) {
 	return func(ctx context.Context, before time.Time) (int64, error) {
 		return client.ZCount(ctx, dueKey, "-inf", strconv.FormatInt(before.UnixMicro(), 10)).Result()

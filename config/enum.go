@@ -137,7 +137,7 @@ type OnStoreDown string
 
 // Values of [OnStoreDown].
 const (
-	OnStoreDownLocal  OnStoreDown = "local"  // calls go on, unrecorded and held to no cap
+	OnStoreDownLocal  OnStoreDown = "local"  // calls go on, unrecorded, within the caps by this sidecar's own counts
 	OnStoreDownRefuse OnStoreDown = "refuse" // calls are refused
 )
 

@@ -75,6 +75,16 @@ func TestOutreachTakesWhatTheTapReads(t *testing.T) {
 	w.state(t, "top", "completed", "")
 }
 
+// An agent that breaks off is there, whatever ails it: its task may be, too.
+func TestOutreachIsBrokenOff(t *testing.T) {
+	t.Parallel()
+	agent := newFake(t, func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) })
+	w := newWorld(t, agentAt("worker", agent.URL))
+	if err := w.proxy.Outreach().GetTask(t.Context(), sessions.Task{Agent: "worker", ID: "t"}); err == nil || errors.Is(err, sessions.ErrTaskGone) {
+		t.Errorf("GetTask that is broken off = %v, want an error", err)
+	}
+}
+
 // What the statuses of HTTP+JSON say, for agents that say no more.
 func TestOutreachReadsStatuses(t *testing.T) {
 	t.Parallel()

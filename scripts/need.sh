@@ -13,7 +13,7 @@ have() { command -v "$1" >/dev/null 2>&1; }
 
 case $command in
 redis-server) debian="redis-server" brew="redis" ;;
-valkey-server) debian="valkey-server" brew="valkey" ;; # since Debian 13 and Ubuntu 24.04
+valkey-server) debian="valkey-server" brew="valkey" ;; # since Debian 13; 12 has it in its backports
 gcc) debian="gcc libc6-dev" brew="gcc" ;;
 *) echo "need.sh: no recipe for $command" >&2; exit 2 ;;
 esac

@@ -138,7 +138,7 @@ func newHooks(ctx context.Context, provider metric.MeterProvider) (sessions.Hook
 		return sessions.Hooks{}, err
 	}
 	unrecorded, err := m.Int64Counter("a2a_sidecar_unrecorded",
-		metric.WithDescription("Calls that went on while the store did not answer, held to no cap, by agent."))
+		metric.WithDescription("Calls that went on unrecorded while the store did not answer, by agent."))
 	if err != nil {
 		return sessions.Hooks{}, err
 	}

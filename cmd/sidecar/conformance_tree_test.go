@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -230,15 +229,7 @@ func TestCase42Suspend(t *testing.T) {
 	t.Parallel()
 	inStores(t, func(g *grove) (string, func(*grove)) {
 		began, release := make(chan struct{}, 1), make(chan struct{})
-		slow := startAgent(g.T, agents.Options{Name: "slow", Work: func(ctx context.Context) error {
-			began <- struct{}{}
-			select {
-			case <-release:
-				return nil
-			case <-ctx.Done():
-				return ctx.Err()
-			}
-		}})
+		slow := startAgent(g.T, agents.Options{Name: "slow", Work: waitFor(began, release)})
 		echo := startAgent(g.T, agents.Options{Name: "echo", Behaviour: agents.Echo})
 		yml := fmt.Sprintf("limits: {maxFanOut: 1, queueTimeout: 0s}\nagents:\n"+
 			"  - {name: slow, url: %q}\n  - {name: echo, url: %q}\n  - {name: leaf, url: %q, kind: worker}\n", slow.URL(), echo.URL(), nowhere)

@@ -26,6 +26,13 @@ func TestDigest(t *testing.T) {
 		{`{"run":"r","contextId":"c1","open":11}`, "11 runs at once ctx c1"},
 		{`{"contextId":"c2","alias":true}`, "alias ctx c2"},
 		{`{"id":"a","name":"report","mediaType":"text/plain","bytes":1,"sha256":"x","parts":[]}`, "report text/plain 1 byte"},
+		{
+			`{"parent":"p","kind":"branch","agent":"w","contextId":"c1","reserved":true,"abandon":true}`, "w branch reserved ctx c1",
+		},
+		{`{"run":"r","reason":"requested"}`, "requested"},
+		{`{"reason":"orphaned","graceMs":30000}`, "orphaned grace 30.0s"},
+		{`{"session":"s","agent":"w","state":"failed","reason":"lost","result":{"status":"failed","summary":"half"}}`, `w failed lost "half"`},
+		{`{"text":"They want it\nby Friday."}`, `"They want it\nby Friday."`},
 		{`{"own": {"x": 1}}`, `{"own":{"x":1}}`},
 		{`{"parts":"a pattern broke the JSON"}`, `{"parts":"a pattern broke the JSON"}`},
 		{`not JSON`, `not JSON`},

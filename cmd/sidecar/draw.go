@@ -184,7 +184,7 @@ func (d *drawing) notes(s *lineage.Session) string {
 		notes = append(notes, "fork")
 	}
 	if s.Abandon && !s.State.Terminal() {
-		notes = append(notes, "outlives its parent")
+		notes = append(notes, "abandon") // as the configuration calls it: it outlives its parent
 	}
 	return strings.Join(notes, ", ")
 }

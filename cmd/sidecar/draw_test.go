@@ -12,6 +12,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/a2a-sidecar/a2a-sidecar/adminapi"
 	"github.com/a2a-sidecar/a2a-sidecar/lineage"
 )
 
@@ -91,6 +92,28 @@ func everyState() []lineage.Session {
 	return g.sessions
 }
 
+// everyEnding has sessions at the points of their lives where nobody has called
+// them yet, and where they are asked to stop.
+func everyEnding() []lineage.Session {
+	g := growTree("conversation-42", "coordinator")
+	reserved := g.child("coordinator", "worker", lineage.Worker, lineage.Active, "", 0)
+	reserved.Reserved, reserved.Runs = true, nil
+	aside := g.child("coordinator", "worker", lineage.Branch, lineage.Suspended, "", 0)
+	aside.Reserved, aside.Runs = true, nil
+	for _, why := range []string{lineage.ReasonCanceled, lineage.ReasonOrphaned, lineage.ReasonExpired} {
+		ending := g.child("coordinator", "reviewer", lineage.Branch, lineage.Active, "", 0)
+		ending.Ending, ending.Deadline = why, after(30*time.Second)
+	}
+	waits := g.child("coordinator", "reviewer", lineage.Branch, lineage.Suspended, "", 0)
+	waits.Ending = lineage.ReasonOrphaned
+	own := g.child("coordinator", "memory", lineage.Branch, lineage.Active, "", 0)
+	own.Abandon = true
+	ended := g.child("coordinator", "memory", lineage.Branch, lineage.Expired, lineage.ReasonParentEnded, time.Second)
+	ended.Abandon, ended.Runs = true, nil
+	g.child("coordinator", "worker", lineage.Worker, lineage.Failed, lineage.ReasonOrphaned, time.Second)
+	return g.sessions
+}
+
 // manySiblings is a fan-out, all done.
 func manySiblings() []lineage.Session {
 	g := growTree("0198c0de-7a11-7000-8000-fff000000001", "coordinator")
@@ -105,7 +128,7 @@ func manySiblings() []lineage.Session {
 func hostileTree() []lineage.Session {
 	g := growTree("\x1b]0;owned\x07\x1b[2J", "coordinator")
 	s := g.child("coordinator", "worker", "branch\x1b[31m", "done\n", "\x9b31m\u202ereversed", 0)
-	s.ContextID = "ctx\r\x00\u2028日本語"
+	s.ContextID, s.Runs[0].State = "ctx\r\x00\u2028日本語", lineage.Completed
 	return g.sessions
 }
 
@@ -125,6 +148,9 @@ func TestDrawTree(t *testing.T) {
 		{"states-200-colour", everyState(), style{width: 200, colour: true}},
 		{"states-80-colour", everyState(), style{width: 80, colour: true}},
 		{"states-80-ascii", everyState(), style{width: 80, ascii: true}},
+		{"endings", everyEnding(), plainStyle},
+		{"endings-80-ascii", everyEnding(), style{width: 80, ascii: true}},
+		{"endings-120-colour", everyEnding(), style{width: 120, colour: true}},
 		{"siblings", manySiblings(), plainStyle},
 		{"siblings-80", manySiblings(), style{width: 80}},
 		{"hostile", hostileTree(), plainStyle},
@@ -161,6 +187,33 @@ func TestColourMovesNothing(t *testing.T) {
 	}
 	if diff := cmp.Diff(bare.String(), stripColour(coloured.String())); diff != "" {
 		t.Errorf("drawing without its colours (-plain +coloured):\n%s", diff)
+	}
+}
+
+// Reservations are live, but nothing runs in them.
+func TestDrawReservations(t *testing.T) {
+	t.Parallel()
+	var b strings.Builder
+	if err := drawTree(&b, everyEnding()[:2], *after(time.Hour), style{}); err != nil {
+		t.Fatal(err)
+	}
+	if got := b.String(); !strings.Contains(got, "1 live") || !strings.Contains(got, "○ reserved") || !strings.Contains(got, "○ active") {
+		t.Errorf("a tree with nothing but a reservation =\n%s\nwant it live, and hollow marks", got)
+	}
+}
+
+// Of a tree that is drawn in part, the line about the whole tells its counts.
+func TestDrawPart(t *testing.T) {
+	t.Parallel()
+	var b strings.Builder
+	whole := &adminapi.Counts{Sessions: 100000, Live: 12, Errors: 3, Depth: 4, Events: 1000000}
+	if err := drawPart(&b, manySiblings()[:3], whole, *after(time.Hour), style{}); err != nil {
+		t.Fatal(err)
+	}
+	line, rest, _ := strings.Cut(b.String(), "\n")
+	want := "0198c0de-7a11-7000-8000-fff000000001   100000 sessions · 12 live · depth 4 · 3 errors · started 14:03:07 · the first 3 drawn"
+	if line != want || strings.Count(rest, "\n") != 3 {
+		t.Errorf("part of a tree is drawn as\n%s\nwant %s, and 3 sessions", b.String(), want)
 	}
 }
 

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"net/http"
 	"os"
@@ -143,4 +144,18 @@ func (g *grove) events(as string, types ...string) []lineage.Event {
 		g.Fatal(err)
 	}
 	return page.Events
+}
+
+// waitFor is the work of an agent that tells when it has begun, and ends when
+// release is closed or the task is canceled.
+func waitFor(began chan<- struct{}, release <-chan struct{}) func(context.Context) error {
+	return func(ctx context.Context) error {
+		began <- struct{}{}
+		select {
+		case <-release:
+			return nil
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
 }

@@ -145,6 +145,9 @@ func TestSteer(t *testing.T) {
 				return s.State == lineage.Failed && s.Reason == lineage.ReasonCanceled
 			})
 			see(0, "tree", "conversation-42")
+			if _, page := get(t, "http://"+w.sidecar.Admin+"/metrics"); !strings.Contains(page, `a2a_sidecar_cancels_total{agent="worker",outcome="answered"} 1`) {
+				t.Error("/metrics does not count the agent that was asked to stop")
+			}
 			checkGolden(t, filepath.Join("testdata", "steer.golden"), script.String())
 		})
 	}

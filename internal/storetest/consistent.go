@@ -38,7 +38,7 @@ func read(ctx context.Context, r sessions.Reader, root string) (*dump, error) {
 			return nil, err
 		}
 		d.Log = append(d.Log, page.Events...)
-		if page.Next <= q.After {
+		if len(page.Events) < q.Limit { // nothing is left out: the last page
 			return &d, nil
 		}
 		q.After = page.Next

@@ -2,7 +2,7 @@ package storetest
 
 import (
 	"context"
-	"errors"
+	"flag"
 	"slices"
 	"strings"
 	"testing"
@@ -21,16 +21,29 @@ import (
 // no cap may be exceeded and no book be out of balance; and when all is over,
 // every place must be free.
 //
-// -rapid.checks says how many lives there are (100), -rapid.steps how long they
-// last (30 bursts). A life that goes wrong is cut down to what is needed for it.
+// -rapid.checks says how many lives there are (else a few), -rapid.steps how long
+// they last (30 bursts). A life that goes wrong is cut down to what is needed
+// for it.
 func Property(t *testing.T, open Open) {
 	t.Helper()
+	few := true
+	flag.Visit(func(f *flag.Flag) { few = few && f.Name != "rapid.checks" })
+	lives := 0
 	rapid.Check(t, func(rt *rapid.T) {
+		if lives++; few && lives > fewLives {
+			return // rapid's own default is too many for every run of the tests
+		}
+		failed := true
+		defer func() { few = few && !failed }() // what fails is lived through again, to make it short
 		l := newLife(t, rt, open)
 		rt.Repeat(map[string]func(*rapid.T){"": func(*rapid.T) {}, "burst": l.burst})
 		l.ends(rt)
+		failed = false
 	})
 }
+
+// fewLives is how many there are unless somebody asks for more.
+const fewLives = 20
 
 // Bounds of a life, in the order in which they pass at its end.
 const (
@@ -67,8 +80,8 @@ type life struct {
 	store sessions.Store
 	caps  lineage.Limits // of all its calls
 
-	last     int // number of the last id
-	looked   int // at so many events
+	last     int            // number of the last id
+	looked   map[string]int // at so many events of a tree
 	sidecars []*sidecar
 	wire     []message            // on their way to the store, in no order
 	sent     []sessions.Admission // all that was ever asked for, and may be again
@@ -88,7 +101,8 @@ func newLife(tb testing.TB, rt *rapid.T, open Open) *life {
 	tb.Helper()
 	c := newClock()
 	l := &life{
-		ctx: rt.Context(), clock: c, model: NewModel(c.now), store: open(span{tb, rt}, c.now),
+		looked: map[string]int{},
+		ctx:    rt.Context(), clock: c, model: NewModel(c.now), store: open(span{tb, rt}, c.now),
 		caps: lineage.Limits{
 			MaxChildren:   rapid.IntRange(1, 4).Draw(rt, "maxChildren"),
 			MaxDepth:      rapid.SampledFrom([]int{4, 4, 3, 2, 1}).Draw(rt, "maxDepth"),
@@ -105,6 +119,7 @@ func newLife(tb testing.TB, rt *rapid.T, open Open) *life {
 
 // do makes a step happen to the store and the model, who must agree on it.
 func (l *life) do(rt *rapid.T, st step) outcome {
+	rt.Logf("%s", st)
 	l.clock.advance(st.Advance)
 	want, got := st.do(l.ctx, l.model), st.do(l.ctx, l.store)
 	if d := diff(want, got); d != "" {
@@ -117,32 +132,33 @@ func (l *life) do(rt *rapid.T, st step) outcome {
 func (l *life) dumps(rt *rapid.T, from sessions.Store) []*dump {
 	var all []*dump
 	for _, root := range roots {
-		d, err := read(l.ctx, from, root)
-		if errors.Is(err, sessions.ErrNotFound) {
-			continue
+		if l.model.trees[root] != nil {
+			all = append(all, l.dump(rt, from, root))
 		}
-		if err != nil {
-			rt.Fatalf("reading tree %s: %v", root, err)
-		}
-		all = append(all, d)
 	}
 	return all
 }
 
-// balanced checks what holds at any time. It looks when something has happened:
+func (l *life) dump(rt *rapid.T, from sessions.Store, root string) *dump {
+	d, err := read(l.ctx, from, root)
+	if err != nil {
+		rt.Fatalf("reading tree %s: %v", root, err)
+	}
+	return d
+}
+
+// balanced checks what holds at any time. It looks where something has happened:
 // the model knows, and the store has said the same so far.
 func (l *life) balanced(rt *rapid.T) {
-	events := 0
-	for _, t := range l.model.trees {
-		events += len(t.log)
-	}
-	if events == l.looked {
-		return
-	}
-	l.looked = events
-	for _, d := range l.dumps(rt, l.store) {
+	for _, root := range roots {
+		t := l.model.trees[root]
+		if t == nil || len(t.log) == l.looked[root] {
+			continue
+		}
+		l.looked[root] = len(t.log)
+		d := l.dump(rt, l.store, root)
 		if err := d.balanced(); err != nil {
-			rt.Fatalf("tree %s: %v", d.Tree.Root, err)
+			rt.Fatalf("tree %s: %v", root, err)
 		}
 		l.withinCaps(rt, d)
 	}

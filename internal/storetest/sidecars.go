@@ -83,7 +83,7 @@ func (l *life) arrive(rt *rapid.T) {
 }
 
 func (l *life) sidecar(rt *rapid.T) *sidecar {
-	return rapid.SampledFrom(l.sidecars).Draw(rt, "sidecar")
+	return l.sidecars[rapid.IntRange(0, len(l.sidecars)-1).Draw(rt, "sidecar")]
 }
 
 // holder is a sidecar and a run that it holds, or believes to.
@@ -182,7 +182,7 @@ func (l *life) again(rt *rapid.T) {
 	if len(l.sent) == 0 {
 		return
 	}
-	by, a := l.sidecar(rt), rapid.SampledFrom(l.sent).Draw(rt, "sent")
+	by, a := l.sidecar(rt), l.sent[rapid.IntRange(0, len(l.sent)-1).Draw(rt, "sent")]
 	a.MainID, a.RemoteID, a.SessionID, a.RunID = l.id("main"), l.id("remote"), l.id("session"), l.id("run")
 	a.Owner = by.owner
 	l.says(rt, by, step{Ops: []sessions.Op{{Admit: &a}}})

@@ -96,7 +96,7 @@ func TestWatch(t *testing.T) {
 	}
 	for _, heard := range []<-chan sessions.Notice{here, there} {
 		n := next(t, heard)
-		if len(n.Cancels) != 1 || n.Cancels[0].Run != a.RunID || n.Cancels[0].Grace > 7*time.Second || n.Cancels[0].Grace < time.Second {
+		if len(n.Cancels) != 1 || n.Cancels[0].Run != a.RunID || n.Cancels[0].Grace >= 7*time.Second || n.Cancels[0].Grace < time.Second {
 			t.Errorf("the notice after Renew() = %+v, want run %s with what is left of 7 s", n, a.RunID)
 		}
 	}

@@ -1,10 +1,12 @@
 // Package redis is the shared store: the record of sessions in a Redis server
 // (7 or later, or Valkey), for any number of sidecars at once.
 //
-//	Apply ─▶ take a place at a capped agent   (the agent's slot)
-//	      ─▶ admit.lua / progress.lua ──────▶ the tree's slot: one script call an op,
-//	      ─▶ ids, list of trees, places        all ops of a batch in one flight
-//	         (any slot, first wins, safe to repeat)
+//	Apply  ─▶ take a place at a capped agent    (the agent's slot)
+//	       ─▶ admit, progress, change ────────▶ the tree's slot: one script call an op,
+//	       ─▶ ids, lists of trees, places        all ops of a batch in one flight
+//	          (any slot, first wins, safe to repeat)
+//	Settle ─▶ the list of what is due ─▶ each tree that was claimed there
+//	Watch  ◀─ what the scripts of any sidecar publish
 //
 // Each tree is one slot of a Redis Cluster, and each change of it one script,
 // so a tree never shows half a change. What other slots hold (which tree an id

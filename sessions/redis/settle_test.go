@@ -165,6 +165,25 @@ func TestClaimLapses(t *testing.T) {
 	}
 }
 
+// TestCallSpoilsClaim: whoever settles a tree leaves it on the list when a call
+// came in between that it may not have seen.
+func TestCallSpoilsClaim(t *testing.T) {
+	t.Parallel()
+	srv := redistest.Start(t)
+	c, rdb := newClock(), srv.Client(t)
+	claimed := float64(c.now().Add(5 * time.Second).UnixMicro())
+	if err := rdb.ZAdd(t.Context(), "a2a:due", goredis.Z{Score: claimed, Member: "r"}).Err(); err != nil {
+		t.Fatal(err)
+	}
+	for n := range 2 {
+		mustAdmit(t, open(t, srv, redis.Options{Now: c.now}), call("r", n)) // by a sidecar that has just come up
+		claimed++
+		if got, err := rdb.ZScore(t.Context(), "a2a:due", "r").Result(); err != nil || got != claimed {
+			t.Errorf("a claimed tree is on the list at %.0f, %v after call %d, want %.0f", got, err, n+1, claimed)
+		}
+	}
+}
+
 // TestCascadeInPieces: the end of a session with very many below it reaches them
 // all in the end.
 func TestCascadeInPieces(t *testing.T) {

@@ -340,6 +340,30 @@ func TestPlacesAtAgent(t *testing.T) {
 	held("after the end", 1)
 }
 
+// TestPlaceTakenAndGivenBack: a call that goes on, its end and another call in
+// one batch.
+func TestPlaceTakenAndGivenBack(t *testing.T) {
+	t.Parallel()
+	srv := redistest.Start(t)
+	s := open(t, srv, redis.Options{})
+	capped := func(n int) *sessions.Admission {
+		a := call("r", n)
+		a.Limits.MaxConcurrent = 1
+		return a
+	}
+	a := capped(1)
+	mustAdmit(t, s, a)
+	retry := capped(2)
+	retry.MessageID = a.MessageID
+	ops := []*sessions.Op{{Admit: retry}, {Progress: end(a)}, {Admit: capped(3)}}
+	s.Apply(t.Context(), ops)
+	for i, op := range ops {
+		if op.Err != nil {
+			t.Errorf("op %d: %v, want no error", i, op.Err)
+		}
+	}
+}
+
 // TestPlacesOfABatch: admissions of one batch take their places together, and
 // still find what those before them have given back, and no more than that.
 func TestPlacesOfABatch(t *testing.T) {

@@ -202,7 +202,6 @@ func TestCascadeAfterCorrection(t *testing.T) {
 	if got := stands(t, s, g.Session.ID); got != "completed//" {
 		t.Errorf("the session that was lost is %s, want completed: it said so", got)
 	}
-	end(t, s, admit(t, s, below(top.SessionID)))
 	op := &sessions.Op{Change: &sessions.Change{Root: "root", Session: top.SessionID, Verb: lineage.VerbComplete}}
 	if s.Apply(t.Context(), []*sessions.Op{op}); op.Err != nil {
 		t.Fatal(op.Err)

@@ -189,7 +189,7 @@ func TestCostIsConstant(t *testing.T) {
 	before := measure()
 	l.grow(big)
 	for name, got := range measure() {
-		limit := before[name]*5/4 + 20
+		limit := before[name]*9/8 + 5
 		if name == "the last events" {
 			limit += 100 // their sessions may stand side by side or not
 		}

@@ -123,9 +123,11 @@ func TestRootEndsAfterRestart(t *testing.T) {
 	back := below("")
 	back.Agent, back.Resolve, back.ContextID = "coordinator", sessions.ResolveContext, "root"
 	g := admit(t, s, back)
+	detach := ended(g) // else the loss of the run would bring the session to mind
+	detach.Progress.State, detach.Progress.Detach = "", time.Hour
 	op := cancel(g)
-	if s.Apply(t.Context(), []*sessions.Op{op}); op.Err != nil {
-		t.Fatal(op.Err)
+	if s.Apply(t.Context(), []*sessions.Op{detach, op}); detach.Err != nil || op.Err != nil {
+		t.Fatal(detach.Err, op.Err)
 	}
 	closeStore(t, s)
 	s = open(t, opts)

@@ -38,6 +38,8 @@ end
 -- which has closed already (nil: none), and tells its parent.
 local function endAlone(s, r, typ, e, by)
 	local at = append(s, by, outcome('ended/' .. s.id, e), typ, endPayload(e))
+	loadRuns(s.open)
+	loadRuns(s.waiting)
 	for _, rid in ipairs(s.open) do
 		close(s, run(rid))
 		fate(run(rid), e.state, e.reason, at)
@@ -157,8 +159,11 @@ end
 -- renewed, then the sessions whose time is over.
 local function lapse(most)
 	if now < meta.due then return end
-	for _, member in ipairs(call('ZRANGEBYSCORE', ORDER, int(LEASES), int(LEASES + now), 'LIMIT', 0, most)) do
-		local r = run(string.sub(member, 2))
+	local lapsed = call('ZRANGEBYSCORE', ORDER, int(LEASES), int(LEASES + now), 'LIMIT', 0, most)
+	for i, member in ipairs(lapsed) do lapsed[i] = string.sub(member, 2) end
+	loadRuns(lapsed)
+	for _, rid in ipairs(lapsed) do
+		local r = run(rid)
 		-- One may have ended with the session of another.
 		if r.state == 'active' then
 			finish(session(r.session), r, {run = r.id, state = 'failed', reason = 'lost', result = '', usage = ''}, false,
@@ -167,8 +172,11 @@ local function lapse(most)
 	end
 	schedule()
 	writeOrder()
-	for _, member in ipairs(call('ZRANGEBYSCORE', ORDER, '0', int(now), 'LIMIT', 0, most)) do
-		local s = session(string.sub(member, 2))
+	local over = call('ZRANGEBYSCORE', ORDER, '0', int(now), 'LIMIT', 0, most)
+	for i, member in ipairs(over) do over[i] = string.sub(member, 2) end
+	load(over)
+	for _, sid in ipairs(over) do
+		local s = session(sid)
 		local due = dueOf(s)
 		if not due or due > now then
 			-- It has been asked to stop, or has ended, with one before it.

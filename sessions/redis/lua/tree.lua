@@ -190,8 +190,22 @@ local function run(rid)
 	return runs[rid]
 end
 
+local function loadRuns(wanted)
+	local want, fields = {}, {}
+	for _, rid in ipairs(wanted) do
+		if runs[rid] == nil then want[#want + 1], fields[#fields + 1] = rid, 'r' .. rid end
+	end
+	for i = 1, #want, 1000 do
+		for j, raw in ipairs(call('HMGET', STATE, unpack(fields, i, math.min(i + 999, #want)))) do
+			local rid = want[i + j - 1]
+			runs[rid] = raw and decodeRun(raw, {id = rid})
+		end
+	end
+end
+
 -- runsOf returns the runs of a list, in the order in which they started.
 local function runsOf(list)
+	loadRuns(list)
 	local found = {}
 	for i, rid in ipairs(list) do found[i] = run(rid) end
 	table.sort(found, function(a, b) return a.number < b.number end)
