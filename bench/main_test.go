@@ -99,6 +99,25 @@ func TestShort(t *testing.T) {
 	}
 }
 
+func TestOnly(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		only            string
+		proxies, stores bool
+	}{
+		{"", true, true},
+		{"redis", true, false},
+		{"bare", true, false},
+		{"cost,record", false, true},
+		{"sqlite,admission", true, true},
+	} {
+		o, err := parse([]string{"-only", tt.only}, io.Discard)
+		if err != nil || o.ofProxies() != tt.proxies || o.ofStores() != tt.stores {
+			t.Errorf("parse(-only %s) = proxies %t, stores %t, %v, want %t, %t", tt.only, o.ofProxies(), o.ofStores(), err, tt.proxies, tt.stores)
+		}
+	}
+}
+
 // What the sidecars are started with must be a configuration that it takes.
 func TestConfigIsValid(t *testing.T) {
 	t.Parallel()

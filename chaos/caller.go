@@ -80,23 +80,23 @@ const (
 // root, trying a message again that broke off. It returns the last outcome.
 func (c *caller) call(ctx context.Context, root, from, user string, j job) outcome {
 	l := letter{Job: j, Message: uuid.NewString(), Root: root, Caller: from, User: user}
-	o := c.deliver(ctx, l, "", "")
+	o := c.deliver(ctx, l, "")
 	switch {
 	case j.Mute:
 	case o.result == works:
 		o = c.follow(ctx, l, o)
 	case o.result == waits:
 		l.Message, l.Job.Way = uuid.NewString(), send
-		o = c.deliver(ctx, l, o.task, "")
+		o = c.deliver(ctx, l, o.task)
 	}
 	return o
 }
 
-// deliver sends a message, and again while there is hope.
-func (c *caller) deliver(ctx context.Context, l letter, task, contextID string) (o outcome) {
+// deliver sends a message, to a task if one is named, and again while there is hope.
+func (c *caller) deliver(ctx context.Context, l letter, task string) (o outcome) {
 	began := time.Now()
 	for n := 0; ; {
-		o = c.attempt(ctx, l, task, contextID, c.sidecars[c.pick(len(c.sidecars))])
+		o = c.attempt(ctx, l, task, c.sidecars[c.pick(len(c.sidecars))])
 		switch {
 		case (o.result == unconnected || o.reason == "STORE_UNAVAILABLE") && time.Since(began) < stubborn:
 		case n < attempts-1 && o.result == broken && c.pick(3) > 0:
@@ -111,7 +111,7 @@ func (c *caller) deliver(ctx context.Context, l letter, task, contextID string) 
 }
 
 // attempt makes one call through one sidecar, and enters it into the tally.
-func (c *caller) attempt(ctx context.Context, l letter, task, contextID string, through *sidecar) (o outcome) {
+func (c *caller) attempt(ctx context.Context, l letter, task string, through *sidecar) (o outcome) {
 	outbound, by := through.at()
 	l.By = by
 	began := time.Now()
@@ -125,7 +125,7 @@ func (c *caller) attempt(ctx context.Context, l letter, task, contextID string, 
 	if l.Job.Cancel {
 		go c.cancelTask(ctx, l, heard)
 	}
-	body, err := request(l, task, contextID)
+	body, err := request(l, task)
 	if err != nil {
 		return outcome{result: failed, reason: err.Error()}
 	}
@@ -218,13 +218,13 @@ func (c *caller) ask(ctx context.Context, l letter, method, task string) (o outc
 }
 
 // request is the JSON-RPC request of a message.
-func request(l letter, task, contextID string) ([]byte, error) {
+func request(l letter, task string) ([]byte, error) {
 	text, err := l.text()
 	if err != nil {
 		return nil, err
 	}
 	m := a2a.NewMessage(a2a.MessageRoleUser, a2a.NewTextPart(text))
-	m.ID, m.TaskID, m.ContextID = l.Message, a2a.TaskID(task), contextID
+	m.ID, m.TaskID = l.Message, a2a.TaskID(task)
 	params := a2a.SendMessageRequest{Message: m}
 	method := "SendMessage"
 	switch l.Job.Way {

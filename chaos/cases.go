@@ -55,14 +55,14 @@ func (l *lab) sidecarKilled(ctx context.Context) (own, others, err error) {
 	dies, lives := w.sidecars[0], w.sidecars[1]
 	root, user := uuid.NewString(), "user"
 	asked := letter{Job: job{Agent: agentAsker, Way: send}, Message: uuid.NewString(), Root: root, Caller: root, User: user}
-	waiting := w.through(dies).attempt(ctx, asked, "", "", dies)
+	waiting := w.through(dies).attempt(ctx, asked, "", dies)
 	if waiting.result != waits {
 		wrong := fmt.Errorf("a call that is to wait for an input: %s %s", waiting.result, waiting.reason)
 		return wrong, wrong, nil
 	}
 	hold := func(s *sidecar, agent string) <-chan outcome {
 		ended := make(chan outcome, 1)
-		go func() { ended <- w.through(s).attempt(ctx, w.held(root, user, agent), "", "", s) }()
+		go func() { ended <- w.through(s).attempt(ctx, w.held(root, user, agent), "", s) }()
 		return ended
 	}
 	isolated, shared := hold(dies, agentWorker), hold(dies, agentWriter) // the one ends with its run, the other would outlive it
@@ -102,7 +102,7 @@ func (l *lab) sidecarKilled(ctx context.Context) (own, others, err error) {
 	}
 	// What survived goes on, by the other sidecar.
 	asked.Message = uuid.NewString()
-	if o := w.through(lives).attempt(ctx, asked, waiting.task, "", lives); o.result != answered {
+	if o := w.through(lives).attempt(ctx, asked, waiting.task, lives); o.result != answered {
 		own = errors.Join(own, fmt.Errorf("an answer to the session that waits: %s %s", o.result, o.reason))
 	}
 	last, err := w.awaitEnd(ctx, lives, root, agentScarce, agentAsker)
@@ -265,12 +265,12 @@ func (l *lab) storeDown(ctx context.Context) (wrong, err error) {
 	root := uuid.NewString()
 	held := make(chan outcome, maxChildren)
 	for range maxChildren {
-		go func() { held <- c.attempt(ctx, w.held(root, "user", agentWorker), "", "", s) }()
+		go func() { held <- c.attempt(ctx, w.held(root, "user", agentWorker), "", s) }()
 	}
 	if n := w.awaitWork(ctx, agentWorker, maxChildren); n != maxChildren {
 		say("%d calls of one parent were admitted, want %d", n, maxChildren)
 	}
-	if o := c.attempt(ctx, w.held(root, "user", agentWorker), "", "", s); o.result != refused || o.reason != string(lineage.ChildrenLimit) {
+	if o := c.attempt(ctx, w.held(root, "user", agentWorker), "", s); o.result != refused || o.reason != string(lineage.ChildrenLimit) {
 		say("one call more than %d: %s %s, want %s %s", maxChildren, o.result, o.reason, refused, lineage.ChildrenLimit)
 	}
 	w.gate.open()

@@ -3,6 +3,7 @@ package main
 import (
 	"encoding/json"
 	"math/rand/v2"
+	"time"
 
 	"github.com/a2a-sidecar/a2a-sidecar/config"
 )
@@ -15,4 +16,13 @@ func load(o object) (config.Config, error) {
 		return config.Config{}, err
 	}
 	return config.Load(config.Source{Name: "chaos.yml", YAML: b})
+}
+
+// length is how long a job takes at most, once it runs.
+func length(j job) time.Duration {
+	longest := time.Duration(0)
+	for _, next := range j.Next {
+		longest = max(longest, length(next))
+	}
+	return j.Work + longest
 }

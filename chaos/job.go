@@ -126,12 +126,3 @@ func anyJobAt(r *rand.Rand, level int) job {
 	}
 	return j
 }
-
-// length is how long a job takes at most, once it runs.
-func (j job) length() time.Duration {
-	longest := time.Duration(0)
-	for _, next := range j.Next {
-		longest = max(longest, next.length())
-	}
-	return j.Work + longest
-}

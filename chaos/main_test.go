@@ -95,7 +95,7 @@ func TestJobs(t *testing.T) {
 		if again := anyJob(two); again.Agent != j.Agent || again.Work != j.Work || len(again.Next) != len(j.Next) {
 			t.Fatalf("one seed, two jobs: %+v and %+v", j, again)
 		}
-		if got := j.length(); got > (deepest+1)*maxWork || got > grace {
+		if got := length(j); got > (deepest+1)*maxWork || got > grace {
 			t.Errorf("a job of %s", got)
 		}
 		walk(j, 0)

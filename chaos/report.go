@@ -105,14 +105,24 @@ func (b *books) writeCalls(section func(string), line func(...any)) {
 	for _, k := range slices.SortedFunc(maps.Keys(by), func(a, b kind) int {
 		return cmp.Or(cmp.Compare(a.result, b.result), cmp.Compare(a.reason, b.reason))
 	}) {
-		line(strings.TrimSpace(string(k.result)+" "+k.reason), by[k][0], by[k][1])
+		line(short(string(k.result)+" "+k.reason), by[k][0], by[k][1])
 	}
+	line("slowest answer", t.slowest.Round(time.Millisecond))
 	if len(t.asks) > 0 {
 		section("questions about tasks")
 		for _, what := range slices.Sorted(maps.Keys(t.asks)) {
-			line(what, t.asks[what])
+			line(short(what), t.asks[what])
 		}
 	}
+}
+
+// short is what stands in a table of some words.
+func short(words string) string {
+	const most = 60
+	if words = strings.TrimSpace(words); len(words) > most {
+		return words[:most] + "…"
+	}
+	return words
 }
 
 func (b *books) writeRecord(section func(string), line func(...any)) {

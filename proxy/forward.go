@@ -131,7 +131,7 @@ func (p *Proxy) answered(resp *http.Response) error {
 		}
 	}
 	if x.watcher != nil {
-		resp.Body = newTap(x.in.Context(), resp, x.binding.reading(x.request, resp), x.watcher)
+		resp.Body = newTap(resp.Request.Context(), resp, x.binding.reading(x.request, resp), x.watcher)
 	}
 	return nil
 }

@@ -177,26 +177,3 @@ func TestForgottenTaskIsLostInGRPC(t *testing.T) {
 	}
 	w.state(t, "top", lineage.Failed, lineage.ReasonLost)
 }
-
-// A run that was cut off is nobody's: the agent is not asked about it.
-func TestEndedRunIsNotAskedFor(t *testing.T) {
-	t.Parallel()
-	opts := agents.Options{Stubborn: true}
-	untilReleased(t, &opts)
-	agent := startAgent(t, opts)
-	a := isolated("worker", agent.URL())
-	a.Session.Reconcile = time.Millisecond
-	w := newEndingWorld(t, short, a)
-	s := begin(t, w.dial(t, wires[0]), nil)
-	w.step(t, w.session(t, "chat").ID, lineage.VerbCancel)
-	if err := <-s.rest; err == nil {
-		t.Error("the stream ended as if all were well")
-	}
-	within(t, "no call holds the run", func() bool { return w.record.Open() == 0 })
-	w.close()
-	for _, asked := range agent.Asked() {
-		if asked.Method != "CancelTask" {
-			t.Errorf("the agent was asked %s, want CancelTask alone", asked.Method)
-		}
-	}
-}

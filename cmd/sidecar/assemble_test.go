@@ -49,45 +49,55 @@ func TestSessionAgents(t *testing.T) {
 	}
 }
 
-// Without a grace, a call ends when its session is canceled, whatever its agent
-// does: here nothing, since nobody has heard of a task to cancel yet.
-func TestNoGrace(t *testing.T) {
+// A call whose session is canceled has the grace that is configured, and what
+// comes within it counts. Without one it ends at once, whatever its agent does:
+// here nothing, since nobody has heard of a task to cancel yet.
+func TestGrace(t *testing.T) {
 	t.Parallel()
 	for name, store := range stores(t) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			began, release := make(chan struct{}, 1), make(chan struct{})
+			began, release := make(chan struct{}, 2), make(chan struct{})
 			agent := startAgent(t, agents.Options{Name: "worker", Work: waitFor(began, release)})
-			t.Cleanup(func() { close(release) })
-			file := filepath.Join(t.TempDir(), "sidecar.yml")
-			yml := fmt.Sprintf("agents:\n  - {name: worker, url: %q}\nlimits: {grace: 0s}\nstore: %q\n", agent.URL(), store)
-			if err := os.WriteFile(file, []byte(yml), 0o600); err != nil {
-				t.Fatal(err)
-			}
-			s := startServe(t, "--config", file)
-			ended := make(chan reply, 1)
-			go func() {
-				r, err := post(t.Context(), s.url("worker"), sendBody("m-1", "hasty"))
-				if err != nil {
-					t.Error(err)
+			for _, grace := range []time.Duration{0, 90 * time.Second} {
+				file := filepath.Join(t.TempDir(), "sidecar.yml")
+				yml := fmt.Sprintf("agents:\n  - {name: worker, url: %q, isolateSessions: true}\nlimits: {grace: %s}\nstore: %q\n", agent.URL(), grace, store)
+				if err := os.WriteFile(file, []byte(yml), 0o600); err != nil {
+					t.Fatal(err)
 				}
-				ended <- r
-			}()
-			<-began
-			tree, err := s.client(t).Tree(t.Context(), "hasty")
-			if err != nil {
-				t.Fatal(err)
-			}
-			id := tree.Sessions[1].ID
-			if _, err := s.client(t).Step(t.Context(), id, lineage.VerbCancel, adminapi.StepRequest{}); err != nil {
-				t.Fatal(err)
-			}
-			if r := <-ended; r.Error == nil || !strings.Contains(r.Error.Message, "it was canceled") {
-				t.Errorf("call whose session was canceled = %+v, want to hear of it", r.Error)
-			}
-			got, err := s.client(t).Session(t.Context(), id)
-			if err != nil || got.State != lineage.Failed || got.Reason != lineage.ReasonCanceled {
-				t.Errorf("session = %s %s, %v, want failed, canceled", got.State, got.Reason, err)
+				s := startServe(t, "--config", file)
+				root := "grace of " + grace.String()
+				ended := make(chan reply, 1)
+				go func() {
+					r, err := post(t.Context(), s.url("worker"), sendBody("m-1", root))
+					if err != nil {
+						t.Error(err)
+					}
+					ended <- r
+				}()
+				<-began
+				tree, err := s.client(t).Tree(t.Context(), root)
+				if err != nil {
+					t.Fatal(err)
+				}
+				asked, err := s.client(t).Step(t.Context(), tree.Sessions[1].ID, lineage.VerbCancel, adminapi.StepRequest{})
+				if err != nil {
+					t.Fatal(err)
+				}
+				if grace > 0 {
+					if asked.Ending != lineage.ReasonCanceled || asked.Deadline == nil || asked.Deadline.Sub(asked.UpdatedAt).Round(time.Second) != grace {
+						t.Errorf("session that is to end = %q, deadline %v, want canceled, %s from now", asked.Ending, asked.Deadline, grace)
+					}
+					close(release)
+				}
+				if r := <-ended; (r.Error == nil) != (grace > 0) || r.Error != nil && !strings.Contains(r.Error.Message, "it was canceled") {
+					t.Errorf("%s: call whose session was canceled = %+v, want an answer only within a grace", root, r.Error)
+				}
+				got, err := s.client(t).Session(t.Context(), asked.ID)
+				if err != nil || got.State != map[bool]lineage.State{true: lineage.Completed, false: lineage.Failed}[grace > 0] {
+					t.Errorf("%s: session = %s %s, %v", root, got.State, got.Reason, err)
+				}
+				s.shutdown(t)
 			}
 		})
 	}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"net/http"
 	"slices"
@@ -172,7 +173,9 @@ type rpcError struct {
 // forge makes a call and returns the error in the answer, nil if there is none.
 func forge(t *testing.T, url string, from origin) *rpcError {
 	t.Helper()
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url, strings.NewReader(sendBody(a2a.NewMessageID(), "")))
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, url, strings.NewReader(sendBody(a2a.NewMessageID(), "")))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -230,6 +230,15 @@ func endedCallsNobody(w *world) {
 	w.call("b").isolated().from(gone).refused(refusal(lineage.ParentEnded, "", 0, 0, gone.Session))
 }
 
+// A caller of whom nothing is known stands below the root session.
+func strangerBelowEnded(w *world) {
+	w.call("a").isolated().ok()
+	w.mainStep(lineage.VerbComplete).ok()
+	w.call("b").isolated().with(func(a *sessions.Admission) {
+		a.Local, a.Caller = "far", sessions.Caller{ContextID: "ctx-far", Depth: 1}
+	}).refused(refusal(lineage.ParentEnded, "", 0, 0, w.main()))
+}
+
 func foreignPrincipal(w *world) {
 	w.call("a").in("ctx-a").task("task-a").message("message-a").ok()
 	bob := func(a *sessions.Admission) { a.Principal = "bob" }

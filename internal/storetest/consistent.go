@@ -228,7 +228,7 @@ func (d *dump) endsAreSound() error {
 			return fmt.Errorf("session %s has ended, and is ending (%q) or reserved (%t)", s.ID, s.Ending, s.Reserved)
 		case s.Reserved && len(s.Runs) > 0:
 			return fmt.Errorf("session %s is reserved for its first run, and has %d", s.ID, len(s.Runs))
-		case s.State.Terminal() || s.Ending != "" || s.Abandon || s.Remote || parent == nil:
+		case s.State.Terminal() || s.Ending != "" || s.Abandon || parent == nil:
 		case parent.State.Terminal():
 			return fmt.Errorf("session %s goes on below %s, which has ended", s.ID, parent.ID)
 		}

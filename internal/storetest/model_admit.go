@@ -254,6 +254,9 @@ func (m *Model) check(t *modelTree, a *sessions.Admission, caller, s *node, held
 		New: s == nil, NoMadeLimit: t.catchAll, Live: s != nil && s.live(),
 		Siblings: t.liveChildren(parent), AgentRuns: m.agentRuns(a.Agent, now),
 	}
+	if len(t.nodes) > 0 && !slices.Contains(t.nodes, caller) && t.nodes[0].over() {
+		p.Caller = &t.nodes[0].Session // a stranger comes from below it, for all that is known
+	}
 	if parent != nil {
 		p.ParentID, p.ParentLabel = parent.ID, parent.Branch
 	}

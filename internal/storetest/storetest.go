@@ -93,6 +93,7 @@ var cases = []testCase{
 	{"maxConcurrent spares an ancestor's place", true, concurrencyCapSparesAncestors},
 	{"a worker calls nobody", false, workerCallsNobody},
 	{"an ended session calls nobody", false, endedCallsNobody},
+	{"nor does a stranger below an ended root", false, strangerBelowEnded},
 	{"another principal's tree is refused", false, foreignPrincipal},
 	{"a refused first call makes no tree", false, refusedMakesNoTree},
 	{"zero limits cap nothing but depth", false, noLimits},

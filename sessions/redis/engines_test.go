@@ -290,21 +290,16 @@ func watch(t *testing.T, s sessions.Store) <-chan sessions.Notice {
 	t.Helper()
 	told := make(chan sessions.Notice, 1000)
 	ctx, stop := context.WithCancel(t.Context())
-	var watching sync.WaitGroup
-	watching.Go(func() {
-		if err := s.Watch(ctx, func(n sessions.Notice) {
-			select {
-			case told <- n:
-			default: // the test has stopped reading
-			}
-		}); err != nil {
-			t.Errorf("Watch() = %v", err)
+	t.Cleanup(stop)
+	err := s.Watch(ctx, func(n sessions.Notice) {
+		select {
+		case told <- n:
+		default: // the test has stopped reading
 		}
 	})
-	t.Cleanup(func() {
-		stop()
-		watching.Wait()
-	})
+	if err != nil {
+		t.Fatalf("Watch() = %v", err)
+	}
 	return told
 }
 

@@ -62,15 +62,29 @@ func (b *bulletin) read() (from string, all []sessions.Notice) {
 // placeAt is the message that a place came free at an agent.
 func (s *Store) placeAt(agent string) string { return pack(s.id, "", "", agent) }
 
-// Watch tells fn of every notice until ctx ends. What a lost connection keeps
-// from it is not told later.
+// Watch implements [sessions.Store]. fn is called by a goroutine that ends with
+// ctx, or with the store. What a lost connection keeps from it is not told later.
 func (s *Store) Watch(ctx context.Context, fn func(sessions.Notice)) error {
-	own := s.watchers.add()
-	defer s.watchers.remove(own)
+	ctx, end := context.WithCancel(ctx)
+	unlink := context.AfterFunc(s.life, end)
 	sub := s.client.Subscribe(ctx)
 	if err := s.subscribe(ctx, sub); err != nil {
+		unlink()
+		end()
 		return errors.Join(err, sub.Close())
 	}
+	own := s.watchers.add() // before Watch returns: what comes next is told
+	s.watching.Go(func() {
+		defer end()
+		defer unlink()
+		defer s.watchers.remove(own)
+		s.hear(ctx, sub, own, fn)
+	})
+	return nil
+}
+
+// hear tells fn of the store's own notices and of those of others until ctx ends.
+func (s *Store) hear(ctx context.Context, sub *goredis.PubSub, own *watcher, fn func(sessions.Notice)) {
 	// The channel outlives connections: go-redis makes new ones.
 	others := sub.Channel()
 	defer func() {
@@ -82,14 +96,14 @@ func (s *Store) Watch(ctx context.Context, fn func(sessions.Notice)) error {
 	for {
 		select {
 		case <-ctx.Done():
-			return nil
+			return
 		case <-own.ready:
 			for _, n := range own.take() {
 				fn(n)
 			}
 		case m, ok := <-others:
 			if !ok {
-				return nil // the store is closed
+				return // the store is closed
 			}
 			b := news(m.Payload)
 			from, all := b.read()

@@ -15,23 +15,24 @@ import (
 	"github.com/a2a-sidecar/a2a-sidecar/sessions/redis"
 )
 
-// listen returns what s tells a watcher, once it hears also what others do. The
-// watch has ended, without an error, when tb ends.
+// listen returns what s tells a watcher, who hears also what others do. The
+// watch has ended when tb ends.
 func listen(tb testing.TB, srv *redistest.Server, s *redis.Store) <-chan sessions.Notice {
 	tb.Helper()
 	heard := make(chan sessions.Notice, 1000)
 	ctx, stop := context.WithCancel(tb.Context())
-	ended := make(chan error, 1)
 	rdb := srv.Client(tb)
 	before := subscribers(tb, rdb)
-	go func() { ended <- s.Watch(ctx, func(n sessions.Notice) { heard <- n }) }()
+	if err := s.Watch(ctx, func(n sessions.Notice) { heard <- n }); err != nil {
+		tb.Fatalf("Watch() = %v", err)
+	}
+	if got := subscribers(tb, rdb); got != before+1 {
+		tb.Errorf("%d subscriptions once Watch has returned, want %d", got, before+1)
+	}
 	tb.Cleanup(func() {
 		stop()
-		if err := <-ended; err != nil {
-			tb.Errorf("Watch() = %v", err)
-		}
+		await(tb, rdb, before)
 	})
-	await(tb, rdb, before+1)
 	return heard
 }
 
@@ -47,7 +48,7 @@ func await(tb testing.TB, rdb *goredis.Client, watches int64) {
 
 func subscribers(tb testing.TB, rdb *goredis.Client) int64 {
 	tb.Helper()
-	n, err := rdb.PubSubNumSub(tb.Context(), "a2a:notices").Result()
+	n, err := rdb.PubSubNumSub(context.WithoutCancel(tb.Context()), "a2a:notices").Result()
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -171,14 +172,14 @@ func TestSlowWatcher(t *testing.T) {
 	srv := redistest.Start(t)
 	s := open(t, srv, redis.Options{})
 	ctx, stop := context.WithCancel(t.Context())
-	told, release, ended := make(chan struct{}, 1000), make(chan struct{}), make(chan error, 1)
-	go func() {
-		ended <- s.Watch(ctx, func(sessions.Notice) {
-			told <- struct{}{}
-			<-release
-		})
-	}()
-	await(t, srv.Client(t), 1)
+	told, release := make(chan struct{}, 1000), make(chan struct{})
+	err := s.Watch(ctx, func(sessions.Notice) {
+		told <- struct{}{}
+		<-release
+	})
+	if err != nil {
+		t.Fatalf("Watch() = %v", err)
+	}
 	for n := range 300 {
 		a := call("r", n)
 		mustAdmit(t, s, a)
@@ -190,9 +191,7 @@ func TestSlowWatcher(t *testing.T) {
 		<-told
 	}
 	stop()
-	if err := <-ended; err != nil {
-		t.Errorf("Watch() = %v", err)
-	}
+	await(t, srv.Client(t), 0)
 }
 
 func TestWatchWithoutServer(t *testing.T) {

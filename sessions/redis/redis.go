@@ -28,6 +28,7 @@ import (
 	"log/slog"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -87,6 +88,9 @@ type Store struct {
 	listed    *lately     // trees on the list of what is due
 
 	watchers watchers
+	watching sync.WaitGroup     // goroutines of Watch
+	life     context.Context    // of what goes on in the background, until Close
+	end      context.CancelFunc // of it
 
 	swept atomic.Int64 // how far down the list of trees the last sweep came
 }
@@ -130,8 +134,9 @@ func Open(ctx context.Context, opts Options) (*Store, error) {
 	if s.client, err = newClient(opts.URL, s.timeout); err != nil {
 		return nil, err
 	}
+	s.life, s.end = context.WithCancel(context.WithoutCancel(ctx))
 	if err := s.start(ctx); err != nil {
-		return nil, errors.Join(err, s.client.Close())
+		return nil, errors.Join(err, s.Close())
 	}
 	return s, nil
 }
@@ -186,6 +191,8 @@ func (s *Store) Ping(ctx context.Context) error {
 
 // Close closes the connections. The record stays.
 func (s *Store) Close() error {
+	s.end()
+	s.watching.Wait()
 	if err := s.client.Close(); err != nil {
 		return fmt.Errorf("closing the connections to the store: %w", err)
 	}

@@ -22,6 +22,9 @@ func (b *batch) checkCaps(p *plan) error {
 		New: p.session == nil, NoMadeLimit: p.tree.CatchAll, Live: p.session != nil && p.session.live(),
 		AgentRuns: b.held.count(a.Agent, b.now),
 	}
+	if p.stranger && p.main.over() {
+		place.Caller = &p.main.Session // below which it is for all that is known
+	}
 	if p.parent != nil {
 		place.Siblings, place.ParentID, place.ParentLabel = p.parent.liveChildren, p.parent.ID, p.parent.Branch
 	}

@@ -186,7 +186,8 @@ local function admit(keys, argv)
 		return reply('taken')
 	end
 
-	local no = refusal(a, caller, s, parent, holds)
+	-- Whoever is unknown calls, for all that is known, below the root session.
+	local no = refusal(a, placeholder and ended(main) and main or caller, s, parent, holds)
 	if no then
 		if a.waits > 0 and not meta.new and (no[1] == 'CHILDREN_LIMIT' or no[1] == 'FANOUT_LIMIT') then
 			-- Who frees a place shall tell: see tellAll.

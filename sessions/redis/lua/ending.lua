@@ -3,10 +3,10 @@
 
 local function origin(s) return {turn = s.turn, trace = asker} end
 
--- The news are: who tells, "1" if a place came free in the
--- tree, the root, an agent at which one did (never here); then the runs that
--- are to stop: session, run, agent, task, reason, what is left of the grace, six
--- by six.
+-- tellToStop adds a run to the news, which are: who tells, "1" if a place came
+-- free in the tree, the root, an agent at which one did (never here); then the
+-- runs that are to stop: session, run, agent, task, reason, what is left of the
+-- grace, six by six.
 local function tellToStop(s, r)
 	local n = news
 	n[#n + 1], n[#n + 2], n[#n + 3], n[#n + 4], n[#n + 5], n[#n + 6] =
