@@ -17,10 +17,10 @@ func TestVerbCheck(t *testing.T) {
 			for _, s := range states {
 				for _, waits := range []bool{false, true} {
 					want := !s.Terminal()
-					switch v {
-					case lineage.VerbSuspend:
+					if v == lineage.VerbSuspend {
 						want = k == lineage.Branch && s == lineage.Active
-					case lineage.VerbResume:
+					}
+					if v == lineage.VerbResume {
 						want = k == lineage.Branch && s == lineage.Suspended && !waits
 					}
 					conflict := v.Check(&lineage.Session{ID: "s1", Kind: k, State: s}, waits)

@@ -186,6 +186,10 @@ func TestRefusal(t *testing.T) {
 			"session c.a@1 has ended or is being ended, and cannot call agents; retrying does not help", false, false,
 		},
 		{
+			lineage.Refusal{Reason: lineage.SessionEnded, Agent: "a"},
+			"the session of the call was ended; retrying does not help", false, false,
+		},
+		{
 			lineage.Refusal{Reason: lineage.ContextForbidden, Agent: "a"},
 			"the task or context belongs to another user's conversation; retrying does not help", false, false,
 		},

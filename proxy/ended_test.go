@@ -27,7 +27,7 @@ import (
 const short = 50 * time.Millisecond
 
 // stuck is an agent that says something, or nothing, and then hangs until its
-// connection is closed.
+// connection is closed. It does not stop when it is asked to.
 type stuck struct {
 	*fake
 	thinks, gone chan struct{}
@@ -37,6 +37,11 @@ func newStuck(t *testing.T, contentType, says string) stuck {
 	t.Helper()
 	s := stuck{thinks: make(chan struct{}), gone: make(chan struct{})}
 	s.fake = newFake(t, func(w http.ResponseWriter, r *http.Request) {
+		if methodOf(r) == "CancelTask" {
+			w.Header().Set("Content-Type", "application/json")
+			_, _ = io.WriteString(w, `{"jsonrpc":"2.0","id":"1","error":{"code":-32002,"message":"no"}}`)
+			return
+		}
 		if says != "" {
 			w.Header().Set("Content-Type", contentType)
 			_, _ = io.WriteString(w, says)
@@ -294,7 +299,17 @@ func TestEndedIsCounted(t *testing.T) {
 	if err := <-s.rest; err == nil {
 		t.Error("the stream ended as if all were well")
 	}
+	want := map[string]int64{"a2a_sidecar_calls stream ended": 1, "a2a_sidecar_own_calls cancel answered": 1}
+	within(t, "both calls are counted", func() bool { return len(counters(t, reader)) >= len(want) })
 	w.close()
+	if diff := cmp.Diff(want, counters(t, reader)); diff != "" {
+		t.Errorf("counters (-want +got):\n%s", diff)
+	}
+}
+
+// counters reads all counters, by operation and outcome.
+func counters(t *testing.T, reader *sdkmetric.ManualReader) map[string]int64 {
+	t.Helper()
 	var got metricdata.ResourceMetrics
 	if err := reader.Collect(t.Context(), &got); err != nil {
 		t.Fatal(err)
@@ -313,8 +328,5 @@ func TestEndedIsCounted(t *testing.T) {
 			}
 		}
 	}
-	want := map[string]int64{"a2a_sidecar_calls stream ended": 1, "a2a_sidecar_own_calls cancel answered": 1}
-	if diff := cmp.Diff(want, counted); diff != "" {
-		t.Errorf("counters (-want +got):\n%s", diff)
-	}
+	return counted
 }

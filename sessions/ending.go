@@ -128,12 +128,21 @@ func (r *Record) endLater(h *hold, c Cancel) {
 		}
 		r.mu.Unlock()
 		for _, run := range calls {
-			if run.abort != nil {
-				run.abort(&Ended{Session: c.Session, Reason: c.Reason})
-			}
+			run.cut(&Ended{Session: c.Session, Reason: c.Reason})
 		}
 		if r.opts.Hooks.Ended != nil {
 			r.opts.Hooks.Ended(c.Agent, c.Reason)
 		}
 	})
+}
+
+// cut ends the call of a run from outside. How the run ended is for the store
+// to say.
+func (r *Run) cut(why *Ended) {
+	r.mu.Lock()
+	r.severed = true
+	r.mu.Unlock()
+	if r.abort != nil {
+		r.abort(why)
+	}
 }

@@ -307,3 +307,45 @@ func TestStopIsHeardByTheHeartbeat(t *testing.T) {
 		w.settle()
 	})
 }
+
+// The time of a task that nobody listens to is over like any other's: its agent
+// is asked to stop first. And once its call was cut off, nobody asks for it.
+func TestTimeIsOverOfAnUnheardTask(t *testing.T) {
+	t.Parallel()
+	inWorld(t, nil, func(t *testing.T, w *world) {
+		o := w.reaching()
+		w.isolating()
+		w.agent.TTL = 5 * time.Minute
+		run, _ := w.aborting(message{root: "root"}, "ann")
+		w.working(run, "t1")
+		w.end(run, sessions.Answered)
+		time.Sleep(5*time.Minute + 2*time.Second)
+		canceled, _ := o.told()
+		same(t, "canceled", canceled, []string{"t1 as ann"})
+		w.stands(run, lineage.Active, lineage.Active, "")
+		time.Sleep(lineage.DefaultGrace + 2*time.Second)
+		w.stands(run, lineage.Expired, lineage.Expired, "")
+	})
+}
+
+func TestCutCallLeavesNoTaskToAskFor(t *testing.T) {
+	t.Parallel()
+	inWorld(t, nil, func(t *testing.T, w *world) {
+		o := w.reaching()
+		w.isolating()
+		w.agent.Reconcile = 20 * time.Second
+		run, cut := w.aborting(message{root: "root"}, "ann")
+		w.working(run, "t1")
+		w.step(run, lineage.VerbCancel)
+		time.Sleep(lineage.DefaultGrace + time.Second)
+		if cut() == nil {
+			t.Fatal("the call was not cut off")
+		}
+		w.end(run, sessions.BrokenOff)
+		time.Sleep(10 * time.Minute)
+		if _, asked := o.told(); len(asked) != 0 {
+			t.Errorf("asked = %v for a task that has ended", asked)
+		}
+		w.stands(run, lineage.Failed, lineage.Failed, lineage.ReasonCanceled)
+	})
+}

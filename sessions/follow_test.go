@@ -64,17 +64,15 @@ func TestDetachedRunIsLostInTheEnd(t *testing.T) {
 		run := w.begin(message{root: "root"})
 		w.say(run, task(working))
 		w.end(run, sessions.Answered)
-		time.Sleep(lineage.DefaultBranchTTL + time.Second)
-		w.begin(message{root: "root"})
+		time.Sleep(lineage.DefaultBranchTTL + lineage.DefaultGrace + time.Minute + 2*time.Second)
 		w.stands(run, lineage.Failed, lineage.Failed, lineage.ReasonLost)
 
 		w.agent.TTL = time.Minute
 		run = w.begin(message{root: "root"})
 		w.say(run, `{"statusUpdate":{"taskId":"t2","status":{"state":"working"}}}`)
 		w.end(run, sessions.Answered)
-		time.Sleep(time.Minute + time.Second)
-		w.begin(message{root: "root"})
-		w.stands(run, lineage.Failed, lineage.Failed, lineage.ReasonLost)
+		time.Sleep(time.Minute + lineage.DefaultGrace + 3*time.Second)
+		w.stands(run, lineage.Expired, lineage.Expired, "") // with its session's time
 	})
 }
 

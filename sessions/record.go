@@ -44,6 +44,7 @@ type Options struct {
 	CatchAll    string        // UUID from which the roots of trees for calls that name no conversation are derived
 	Secret      []byte        // key of derived context ids; nil: the store's
 	Lease       time.Duration // of a run's place; renewed at a third of it. 0: DefaultLease
+	Grace       time.Duration // the store's. 0: lineage.DefaultGrace
 	Timeout     time.Duration // of one batch at the store. 0: DefaultTimeout
 	Settle      time.Duration // between looks for what is overdue in the store. 0: DefaultSettle
 	Content     Content
@@ -125,6 +126,9 @@ func New(ctx context.Context, opts Options) (*Record, error) {
 	}
 	if opts.Timeout <= 0 {
 		opts.Timeout = DefaultTimeout
+	}
+	if opts.Grace <= 0 {
+		opts.Grace = lineage.DefaultGrace
 	}
 	if opts.Settle <= 0 {
 		opts.Settle = DefaultSettle

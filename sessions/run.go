@@ -50,6 +50,7 @@ type Run struct {
 	ended   bool
 	place   *localPlace        // of a call that is not recorded
 	last    lineage.State      // of the run, as far as it was told
+	severed bool               // cut off: the store says how the run ends
 	settled bool               // the agent said how the run ended, or that it waits
 	working bool               // the agent said last that it is at work
 	rebuked bool               // the agent refused the call, not the run that others hold too
@@ -179,7 +180,7 @@ func (r *Run) End(o Outcome) {
 		r.noteArtifacts() // else more of them may come, and be seen by other calls
 	}
 	broken := o == BrokenOff
-	if !r.settled && !r.follows && !held {
+	if !r.settled && !r.follows && !held && !r.severed {
 		switch {
 		case r.rebuked:
 			r.become(lineage.Failed, lineage.ReasonLost)
@@ -200,7 +201,7 @@ func (r *Run) End(o Outcome) {
 			r.become(lineage.Failed, reasons[o])
 		}
 	}
-	if waits := r.last == lineage.Suspended; !r.follows && !held && r.task != "" && (waits || r.pending.Detach > 0) {
+	if waits := r.last == lineage.Suspended; !r.follows && !held && !r.severed && r.task != "" && (waits || r.pending.Detach > 0) {
 		r.record.leave(r, !waits, broken)
 	}
 	r.post()
@@ -217,12 +218,14 @@ var reasons = [...]string{
 	Unread:      lineage.ReasonLost,
 }
 
-// detachFor is how long a run that no call holds may stay open.
+// detachFor is how long a run that no call holds may stay open: longer than its
+// session, whose end asks the agent to stop and gives it the grace.
 func (r *Run) detachFor() time.Duration {
-	if r.agent.TTL > 0 {
-		return r.agent.TTL
+	ttl := r.agent.TTL
+	if ttl <= 0 {
+		ttl = lineage.DefaultBranchTTL
 	}
-	return lineage.DefaultBranchTTL
+	return ttl + r.record.opts.Grace + time.Minute
 }
 
 // post sends what has gathered. r.mu is held.

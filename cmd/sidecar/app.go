@@ -106,7 +106,7 @@ func newApp(ctx context.Context, o appOptions) (_ *app, err error) {
 	}
 	a.record, err = sessions.New(context.WithoutCancel(ctx), sessions.Options{
 		Store: a.store, Local: cfg.Local.Name, Agents: sessionAgents(agents), Owner: owner(), Alone: cfg.Store.Scheme() == "sqlite",
-		CatchAll: uuid.NewString(), Secret: secret,
+		Grace: cfg.Limits.Grace, CatchAll: uuid.NewString(), Secret: secret,
 		Content: content, OnStoreDown: sessions.OnStoreDown(cfg.OnStoreDown), Logger: o.Log, Hooks: hooks,
 	})
 	if err != nil {

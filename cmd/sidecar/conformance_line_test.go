@@ -66,10 +66,7 @@ func TestConformanceCallerLeavesTheLine(t *testing.T) {
 			gone.leave()
 			next(t, "the caller is gone", gone.done)
 		}
-		within(t, patience, "the sidecar has noticed", func() bool {
-			_, page := get(t, "http://"+s.Admin+"/metrics")
-			return strings.Contains(page, `a2a_sidecar_queue_duration_seconds_count{agent="worker"} 2`)
-		})
+		s.waited(t, "worker", 2)
 		first.end(a2a.TaskStateCompleted, "done")
 		line[0].finish(t, a2a.TaskStateCompleted)
 		last := next(t, "the worker works", worker.jobs)
@@ -178,6 +175,9 @@ func TestConformanceWaitingCostsTheStoreLittle(t *testing.T) {
 	}
 	for _, p := range line {
 		next(t, "the caller is gone", p.done)
+	}
+	for _, s := range s {
+		s.waited(t, "worker", waiting/2)
 	}
 	next(t, "the worker works", worker.jobs).end(a2a.TaskStateCompleted, "done")
 	first.finish(t, a2a.TaskStateCompleted)

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -293,5 +294,14 @@ func (s *served) queued(t *testing.T, root string, n int) {
 	t.Helper()
 	within(t, patience, fmt.Sprintf("%d calls wait", n), func() bool {
 		return len(told(s.log(t, root), lineage.EventQueued, "")) >= n
+	})
+}
+
+// waited waits until n calls to an agent have left the line for a place.
+func (s *served) waited(t *testing.T, agent string, n int) {
+	t.Helper()
+	within(t, patience, fmt.Sprintf("%d calls have waited", n), func() bool {
+		_, page := get(t, "http://"+s.Admin+"/metrics")
+		return strings.Contains(page, fmt.Sprintf("a2a_sidecar_queue_duration_seconds_count{agent=%q} %d\n", agent, n))
 	})
 }
