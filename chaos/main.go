@@ -186,7 +186,7 @@ func run(ctx context.Context, args, environ []string, stdout, stderr io.Writer) 
 const (
 	shortLoad = 25 * time.Second // of one world, with -short
 	minLoad   = 15 * time.Second
-	afterLoad = time.Minute // that a world takes beside its load, about
+	afterLoad = 30 * time.Second // that a world takes beside its load, about
 )
 
 // all runs the conformance cases beside the worlds, which come one after the

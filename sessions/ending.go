@@ -33,6 +33,13 @@ type stop struct {
 	canceled bool // the agent has been asked to stop
 }
 
+// early is news of a run that this sidecar holds no call of. The news may have
+// overtaken the grant: the call that got it asks for it then.
+type early struct {
+	cancel Cancel
+	at     time.Time
+}
+
 // noticed takes note of news from the store. It must not block: what there is
 // to do is done by others.
 func (r *Record) noticed(n Notice) {
@@ -65,7 +72,11 @@ func (r *Record) stop(c Cancel) {
 	case left && !u.canceled:
 		u.canceled = true
 		task = Task{Agent: c.Agent, ID: c.TaskID, As: u.as}
-	case !left && r.opts.Alone && c.TaskID != "" && r.agents[c.Agent] != nil:
+	case !left:
+		r.early.Add(c.Run, early{c, time.Now()})
+		if !r.opts.Alone || c.TaskID == "" || r.agents[c.Agent] == nil {
+			break
+		}
 		// Nobody else can know more. Should this be told again, it is asked again.
 		task = Task{Agent: c.Agent, ID: c.TaskID}
 	}
@@ -73,6 +84,22 @@ func (r *Record) stop(c Cancel) {
 	if task.ID != "" {
 		r.cancelTask(task)
 	}
+}
+
+// stopEarly has h end if it is known already that it must. Record.mu is held.
+func (r *Record) stopEarly(h *hold) Task {
+	e, ok := r.early.Get(h.ref.Run)
+	if !ok || h.stop != nil {
+		return Task{}
+	}
+	r.early.Remove(h.ref.Run)
+	e.cancel.Grace = max(0, e.cancel.Grace-time.Since(e.at))
+	h.stop = &stop{reason: e.cancel.Reason}
+	r.endLater(h, e.cancel)
+	if e.cancel.TaskID != "" {
+		h.task = e.cancel.TaskID
+	}
+	return h.cancelable()
 }
 
 // cancelable returns the task of h if its agent is to be asked to stop, and

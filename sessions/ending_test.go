@@ -349,3 +349,58 @@ func TestCutCallLeavesNoTaskToAskFor(t *testing.T) {
 		w.stands(run, lineage.Failed, lineage.Failed, lineage.ReasonCanceled)
 	})
 }
+
+// A notice may come before the grant that it is about.
+func TestStopOvertakesTheGrant(t *testing.T) {
+	t.Parallel()
+	inWorld(t, byContext, func(t *testing.T, w *world) {
+		o := w.reaching()
+		w.isolating()
+		parent := w.begin(message{root: "root"})
+		w.store.mu.Lock()
+		w.store.after = func(op *sessions.Op) {
+			if op.Admit != nil {
+				w.store.Model.Apply(t.Context(), []*sessions.Op{{Change: &sessions.Change{
+					Root: "root", Session: parent.Lineage().Session, Verb: lineage.VerbComplete,
+				}}})
+			}
+		}
+		w.store.mu.Unlock()
+		child, cut := w.aborting(message{root: "root", parent: contextOf(parent)}, "ann")
+		w.working(child, "t-child")
+		canceled, _ := o.told()
+		same(t, "canceled at once", canceled, []string{"t-child as ann"})
+		time.Sleep(lineage.DefaultGrace + time.Second)
+		if cut() == nil {
+			t.Error("the call was not cut off when the grace was over")
+		}
+		w.end(child, sessions.CallerGone)
+		w.end(parent, sessions.CallerGone)
+	})
+}
+
+// A call that goes on in a session which is being ended hears of it at once.
+func TestCallIntoAnEndingSession(t *testing.T) {
+	t.Parallel()
+	inWorld(t, nil, func(t *testing.T, w *world) {
+		o := w.reaching()
+		w.isolating()
+		first, _ := w.aborting(message{root: "root"}, "ann")
+		w.say(first, task(asks))
+		w.end(first, sessions.Answered)
+		w.store.mu.Lock()
+		w.store.deaf = true
+		w.store.mu.Unlock()
+		w.step(first, lineage.VerbCancel)
+		w.store.mu.Lock()
+		w.store.deaf = false
+		w.store.mu.Unlock()
+		second, _ := w.aborting(message{root: "root", task: "t1"}, "bob")
+		w.working(second, "t1")
+		canceled, _ := o.told()
+		same(t, "canceled", canceled, []string{"t1 as bob"})
+		w.end(second, sessions.CallerGone)
+		time.Sleep(lineage.DefaultGrace)
+		w.settle()
+	})
+}

@@ -17,6 +17,14 @@ type hold struct {
 
 // take adds a call to those that hold its run.
 func (r *Record) take(run *Run, gen int, place *localPlace) {
+	if task := r.hold(run, gen, place); task.ID != "" {
+		r.cancelTask(task)
+	}
+}
+
+// hold is take under the lock. It returns the task of a run that is to end, if
+// its agent is to be asked to stop.
+func (r *Record) hold(run *Run, gen int, place *localPlace) Task {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	h := r.open[run.id]
@@ -31,6 +39,7 @@ func (r *Record) take(run *Run, gen int, place *localPlace) {
 	h.calls[run] = struct{}{}
 	h.ref.Gen = max(h.ref.Gen, gen)
 	h.waits = false
+	return r.stopEarly(h)
 }
 
 // release takes a call away from those that hold its run. It returns the Gen

@@ -89,6 +89,7 @@ type unheard struct {
 	as       any
 	works    bool      // as against waiting
 	ask      time.Time // when to ask for it; zero: never
+	asking   bool      // the answer to a question is still to come
 	canceled bool      // its agent has been asked to stop
 }
 
@@ -96,6 +97,7 @@ type unheard struct {
 // whose connection the agent broke is asked for at once: what is left of it may
 // be nothing.
 func (r *Record) leave(run *Run, works, broken bool) {
+	task := BindingKey{BindTask, run.agent.Name, run.task}
 	u := &unheard{
 		agent: run.agent, session: run.session.ID, as: run.as, works: works,
 		ref: RunRef{Root: run.session.Tree, Run: run.id, Agent: run.agent.Name, Gen: run.gen},
@@ -106,12 +108,24 @@ func (r *Record) leave(run *Run, works, broken bool) {
 	case run.agent.Reconcile > 0:
 		u.ask = time.Now().Add(run.agent.Reconcile)
 	}
-	r.unheard.Add(BindingKey{BindTask, run.agent.Name, run.task}, u)
+	r.mu.Lock()
+	_, u.canceled = r.early.Get(run.id) // heard between the run's last call and now
+	r.early.Remove(run.id)
+	r.unheard.Add(task, u)
+	r.mu.Unlock()
+	if u.canceled {
+		r.cancelTask(Task{Agent: task.Agent, ID: task.ID, As: u.as})
+	}
 	if broken {
-		select {
-		case r.asks <- struct{}{}:
-		default:
-		}
+		nudge(r.asks)
+	}
+}
+
+// nudge fills a channel of capacity 1.
+func nudge(c chan<- struct{}) {
+	select {
+	case c <- struct{}{}:
+	default: // it is full already
 	}
 }
 
@@ -140,6 +154,9 @@ func (r *Record) askDue(now time.Time) {
 		}
 		r.own(func(ctx context.Context, o Outreach) {
 			err := o.GetTask(ctx, Task{Agent: task.Agent, ID: task.ID, As: u.as})
+			r.mu.Lock()
+			u.asking = false
+			r.mu.Unlock()
 			switch {
 			case errors.Is(err, ErrTaskGone):
 				r.unheard.Remove(task)
@@ -161,12 +178,12 @@ func (r *Record) askDue(now time.Time) {
 func (r *Record) takeAsk(u *unheard, now time.Time) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if !u.works || u.ask.IsZero() || u.ask.After(now) {
+	if !u.works || u.asking || u.ask.IsZero() || u.ask.After(now) {
 		return false
 	}
-	u.ask = time.Time{}
+	u.ask, u.asking = time.Time{}, true
 	if every := u.agent.Reconcile; every > 0 {
-		u.ask = now.Add(max(every, ownTimeout)) // the answer is there by then
+		u.ask = now.Add(every)
 	}
 	return true
 }

@@ -103,6 +103,7 @@ type Record struct {
 	known   *lru.Cache[BindingKey, lineage.Session] // sessions of tasks that this sidecar has seen
 	fresh   *lru.Cache[BindingKey, Binding]         // ids that agents named, until the store is asked whose they are
 	unheard *lru.Cache[BindingKey, *unheard]        // by task
+	early   *lru.Cache[string, early]               // by run: asked to stop before a call of this sidecar held it
 	agents  map[string]*Agent
 	books   *books
 
@@ -111,6 +112,7 @@ type Record struct {
 	beat   sync.WaitGroup // the loops of upkeep
 	work   sync.WaitGroup // what they, and calls, have started beside them
 	asks   chan struct{}  // capacity 1: a task is to be asked for at once
+	beats  chan struct{}  // capacity 1: leases are to be renewed at once
 	slots  chan struct{}  // own calls under way
 
 	mu       sync.Mutex       // guards the fields below, and what they hold
@@ -156,10 +158,14 @@ func New(ctx context.Context, opts Options) (*Record, error) {
 	if err != nil {
 		return nil, err
 	}
+	stops, err := lru.New[string, early](maxKept)
+	if err != nil {
+		return nil, err
+	}
 	r := &Record{
-		opts: opts, secret: secret, lines: newLines(), cache: cache, known: known, fresh: fresh, unheard: tasks,
+		opts: opts, secret: secret, lines: newLines(), cache: cache, known: known, fresh: fresh, unheard: tasks, early: stops,
 		agents: map[string]*Agent{}, books: newBooks(),
-		asks: make(chan struct{}, 1), slots: make(chan struct{}, atOnce), open: map[string]*hold{},
+		asks: make(chan struct{}, 1), beats: make(chan struct{}, 1), slots: make(chan struct{}, atOnce), open: map[string]*hold{},
 	}
 	for _, a := range opts.Agents {
 		r.agents[a.Name] = &a

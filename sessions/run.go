@@ -108,6 +108,9 @@ func (r *Record) started(c Call, p placed, g Grant) *Run {
 		r.unheard.Remove(BindingKey{BindTask, c.Agent.Name, task}) // somebody listens again
 	}
 	r.take(run, g.Gen, r.books.place(p.a, g.Session.ContextID))
+	if g.Session.Ending != "" {
+		nudge(r.beats) // a beat tells how much of the grace is left
+	}
 	return run
 }
 

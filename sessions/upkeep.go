@@ -11,7 +11,7 @@ import (
 // sidecars' alike), hears the store's notices, and asks for tasks that nobody
 // listens to.
 func (r *Record) beginUpkeep() error {
-	r.every(r.opts.Lease/3, nil, func(time.Time) { r.renew() })
+	r.every(r.opts.Lease/3, r.beats, func(time.Time) { r.renew() })
 	r.every(r.opts.Settle, nil, func(time.Time) { r.settle() })
 	r.every(r.opts.Settle, r.asks, r.askDue)
 	return r.opts.Store.Watch(r.life, r.noticed)

@@ -29,10 +29,11 @@ type shaky struct {
 	*storetest.Model
 
 	mu       sync.Mutex
-	down     bool     // nothing is answered
-	deaf     bool     // notices are lost
-	notices  []func() // tell them again
-	faulty   error    // of every progress
+	down     bool               // nothing is answered
+	deaf     bool               // notices are lost
+	notices  []func()           // tell them again
+	after    func(*sessions.Op) // called with each op that was carried out, before its outcome is known
+	faulty   error              // of every progress
 	hung     chan struct{}
 	unclaims int
 	finds    int
@@ -85,6 +86,14 @@ func (s *shaky) Apply(ctx context.Context, ops []*sessions.Op) {
 		return
 	}
 	s.Model.Apply(ctx, ops)
+	s.mu.Lock()
+	after := s.after
+	s.mu.Unlock()
+	if after != nil {
+		for _, op := range ops {
+			after(op)
+		}
+	}
 }
 
 func (s *shaky) Find(ctx context.Context, key sessions.BindingKey) (sessions.Binding, error) {
