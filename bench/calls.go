@@ -96,7 +96,7 @@ func record(ctx context.Context, r *sessions.Record, root string) error {
 		if err != nil {
 			return fmt.Errorf("reading an answer: %w", err)
 		}
-		run.Saw(u) //nolint:contextcheck // what the record does of its own accord has the record's life
+		run.Saw(u)
 	}
 	run.End(sessions.Answered)
 	return nil

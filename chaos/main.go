@@ -59,16 +59,16 @@ var (
 )
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM) //nolint:forbidigo // main makes the only root
-	err := run(ctx, os.Args[1:], os.Environ(), os.Stdout, os.Stderr)                       //nolint:forbidigo // main owns the environment
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	err := run(ctx, os.Args[1:], os.Environ(), os.Stdout, os.Stderr)
 	stop()
 	switch {
 	case err == nil || errors.Is(err, flag.ErrHelp):
 	case errors.Is(err, errUsage): // the flag package has said why
-		os.Exit(2) //nolint:forbidigo // main owns the exit code
+		os.Exit(2)
 	default:
 		_, _ = fmt.Fprintln(os.Stderr, "chaos:", err) // there is nobody else to tell
-		os.Exit(1)                                    //nolint:forbidigo // main owns the exit code
+		os.Exit(1)
 	}
 }
 

@@ -73,7 +73,7 @@ func (h *hearings) hear(ctx context.Context, agent *sessions.Agent, principal st
 		if err != nil {
 			return nothing, err
 		}
-		if !one.saw(u, digest) { //nolint:contextcheck // what the record does on hearing it has a life of its own
+		if !one.saw(u, digest) {
 			continue // it ended meanwhile: the next is another one
 		}
 		return func(ok bool) {

@@ -1,6 +1,7 @@
 package sessions
 
 import (
+	"context"
 	"fmt"
 	"time"
 
@@ -132,22 +133,19 @@ func (r *Record) learnt(run *Run) {
 }
 
 // endLater cuts off the calls of h when the grace is over, unless they end
-// before. Record.mu is held.
+// before.
 func (r *Record) endLater(h *hold, c Cancel) {
-	if r.life.Err() != nil {
-		return
-	}
-	r.work.Go(func() {
+	r.later(func(ctx context.Context) {
 		over := time.NewTimer(c.Grace)
 		defer over.Stop()
 		select {
 		case <-over.C:
 		case <-h.let:
 			return
-		case <-r.life.Done():
+		case <-ctx.Done():
 			return
 		}
-		r.settle() // the store says how the run ended, before its connection does
+		r.settle(ctx) // the store says how the run ended, before its connection does
 		r.mu.Lock()
 		var calls []*Run
 		for run := range h.calls {

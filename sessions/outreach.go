@@ -27,7 +27,7 @@ type Task struct {
 	As    any // Call.As of the call that it belongs to; nil: not known, as after a restart
 }
 
-// ErrTaskGone: the agent does not know the task, or is not there any more.
+// ErrTaskGone says that the agent does not know the task, or is not there any more.
 var ErrTaskGone = errors.New("the agent has no such task")
 
 // Bounds of what the sidecar does of its own accord.
@@ -48,19 +48,19 @@ func (r *Record) Reach(o Outreach) {
 // or cannot reach agents. It does not wait for it.
 func (r *Record) own(do func(ctx context.Context, o Outreach)) {
 	r.mu.Lock()
-	defer r.mu.Unlock()
 	o := r.outreach
-	if o == nil || r.life.Err() != nil {
+	r.mu.Unlock()
+	if o == nil {
 		return
 	}
-	r.work.Go(func() {
+	r.later(func(ctx context.Context) {
 		select {
 		case r.slots <- struct{}{}:
-		case <-r.life.Done():
+		case <-ctx.Done():
 			return
 		}
 		defer func() { <-r.slots }()
-		ctx, cancel := context.WithTimeout(r.life, ownTimeout)
+		ctx, cancel := context.WithTimeout(ctx, ownTimeout)
 		defer cancel()
 		do(ctx, o)
 	})
@@ -118,14 +118,6 @@ func (r *Record) leave(run *Run, works, broken bool) {
 	}
 	if broken {
 		nudge(r.asks)
-	}
-}
-
-// nudge fills a channel of capacity 1.
-func nudge(c chan<- struct{}) {
-	select {
-	case c <- struct{}{}:
-	default: // it is full already
 	}
 }
 

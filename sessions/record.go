@@ -107,13 +107,12 @@ type Record struct {
 	agents  map[string]*Agent
 	books   *books
 
-	life   context.Context // of what goes on in the background
 	cancel context.CancelFunc
-	beat   sync.WaitGroup // the loops of upkeep
-	work   sync.WaitGroup // what they, and calls, have started beside them
-	asks   chan struct{}  // capacity 1: a task is to be asked for at once
-	beats  chan struct{}  // capacity 1: leases are to be renewed at once
-	slots  chan struct{}  // own calls under way
+	beat   sync.WaitGroup // what goes on in the background
+	jobs   jobs
+	asks   chan struct{} // capacity 1: a task is to be asked for at once
+	beats  chan struct{} // capacity 1: leases are to be renewed at once
+	slots  chan struct{} // own calls under way
 
 	mu       sync.Mutex       // guards the fields below, and what they hold
 	open     map[string]*hold // by run id
@@ -165,7 +164,7 @@ func New(ctx context.Context, opts Options) (*Record, error) {
 	r := &Record{
 		opts: opts, secret: secret, lines: newLines(), cache: cache, known: known, fresh: fresh, unheard: tasks, early: stops,
 		agents: map[string]*Agent{}, books: newBooks(),
-		asks: make(chan struct{}, 1), beats: make(chan struct{}, 1), slots: make(chan struct{}, atOnce), open: map[string]*hold{},
+		jobs: jobs{ready: make(chan struct{}, 1)}, asks: make(chan struct{}, 1), beats: make(chan struct{}, 1), slots: make(chan struct{}, atOnce), open: map[string]*hold{},
 	}
 	for _, a := range opts.Agents {
 		r.agents[a.Name] = &a
@@ -175,9 +174,9 @@ func New(ctx context.Context, opts Options) (*Record, error) {
 		return nil, err
 	}
 	r.writer = newWriter(opts.Store, opts.Timeout, func() bool { return r.lines.waiting() == 0 }, r.applied, r.dropped)
-	r.life, r.cancel = context.WithCancel(ctx)
+	ctx, r.cancel = context.WithCancel(ctx)
 	go r.writer.run(context.WithoutCancel(ctx))
-	if err := r.beginUpkeep(); err != nil {
+	if err := r.beginUpkeep(ctx); err != nil {
 		return nil, errors.Join(fmt.Errorf("watching the store: %w", err), r.Close(ctx))
 	}
 	return r, nil
@@ -186,11 +185,8 @@ func New(ctx context.Context, opts Options) (*Record, error) {
 // Close writes what is pending and ends the background work. Runs that are
 // still open keep their leases until these lapse.
 func (r *Record) Close(ctx context.Context) error {
-	r.mu.Lock()
-	r.cancel() // under the lock: no work is started after it
-	r.mu.Unlock()
+	r.cancel()
 	r.beat.Wait()
-	r.work.Wait()
 	return r.writer.close(ctx)
 }
 

@@ -2,40 +2,90 @@ package sessions
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"sync"
 	"time"
 )
 
-// beginUpkeep starts what the record does in the background until Close: it
+// beginUpkeep starts what the record does in the background until ctx ends: it
 // renews leases, settles what is overdue in the store (its own and other
 // sidecars' alike), hears the store's notices, and asks for tasks that nobody
 // listens to.
-func (r *Record) beginUpkeep() error {
-	r.every(r.opts.Lease/3, r.beats, func(time.Time) { r.renew() })
-	r.every(r.opts.Settle, nil, func(time.Time) { r.settle() })
-	r.every(r.opts.Settle, r.asks, r.askDue)
-	return r.opts.Store.Watch(r.life, r.noticed)
+func (r *Record) beginUpkeep(ctx context.Context) error {
+	r.every(ctx, r.opts.Lease/3, r.beats, r.renew)
+	r.every(ctx, r.opts.Settle, nil, r.settle)
+	r.every(ctx, r.opts.Settle, r.asks, func(context.Context) { r.askDue(time.Now()) })
+	r.beat.Go(func() { r.doJobs(ctx) })
+	return r.opts.Store.Watch(ctx, r.noticed)
 }
 
-// every runs do at an interval, and when called for, until Close.
-func (r *Record) every(interval time.Duration, called <-chan struct{}, do func(now time.Time)) {
+// every runs do at an interval, and when called for, until ctx ends.
+func (r *Record) every(ctx context.Context, interval time.Duration, called <-chan struct{}, do func(context.Context)) {
 	r.beat.Go(func() {
 		tick := time.NewTicker(interval)
 		defer tick.Stop()
 		for {
 			select {
-			case <-r.life.Done():
+			case <-ctx.Done():
 				return
 			case <-called:
 			case <-tick.C:
 			}
-			do(time.Now())
+			do(ctx)
 		}
 	})
 }
 
+// nudge fills a channel of capacity 1.
+func nudge(c chan<- struct{}) {
+	select {
+	case c <- struct{}{}:
+	default: // it is full already
+	}
+}
+
+// later has do run in the background, at once, unless the record is being
+// closed. It may be called by whoever must not wait, and under any lock but
+// that of the jobs.
+func (r *Record) later(do func(context.Context)) {
+	r.jobs.mu.Lock()
+	r.jobs.all = append(r.jobs.all, do)
+	r.jobs.mu.Unlock()
+	nudge(r.jobs.ready)
+}
+
+// jobs are what is to be done in the background beside the upkeep.
+type jobs struct {
+	ready chan struct{} // capacity 1: there are some
+
+	mu  sync.Mutex // guards all
+	all []func(context.Context)
+}
+
+// doJobs runs jobs as they come, each by itself, until ctx ends, and returns
+// when they have ended.
+func (r *Record) doJobs(ctx context.Context) {
+	var work sync.WaitGroup
+	defer work.Wait()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-r.jobs.ready:
+		}
+		r.jobs.mu.Lock()
+		all := r.jobs.all
+		r.jobs.all = nil
+		r.jobs.mu.Unlock()
+		for _, do := range all {
+			work.Go(func() { do(ctx) })
+		}
+	}
+}
+
 // renew keeps the leases of this sidecar's open runs alive.
-func (r *Record) renew() {
+func (r *Record) renew(ctx context.Context) {
 	r.mu.Lock()
 	refs := make([]RunRef, 0, len(r.open))
 	for _, h := range r.open {
@@ -45,21 +95,21 @@ func (r *Record) renew() {
 	if len(refs) == 0 {
 		return
 	}
-	ctx, cancel := context.WithTimeout(r.life, r.opts.Timeout)
+	ctx, cancel := context.WithTimeout(ctx, r.opts.Timeout)
 	defer cancel()
-	if err := r.opts.Store.Renew(ctx, refs, r.opts.Lease); err != nil && r.life.Err() == nil {
-		r.opts.Logger.Warn("renewing leases failed", "runs", len(refs), "error", err)
+	if err := r.opts.Store.Renew(ctx, refs, r.opts.Lease); err != nil && !errors.Is(ctx.Err(), context.Canceled) {
+		r.opts.Logger.WarnContext(ctx, "renewing leases failed", "runs", len(refs), "error", err)
 	}
 }
 
 // settle settles what is overdue in the store. A store that does not answer is
 // the writer's business.
-func (r *Record) settle() {
+func (r *Record) settle(ctx context.Context) {
 	if r.writer.unavailable() != nil {
 		return
 	}
-	if err := r.settleAll(r.life); err != nil && r.life.Err() == nil {
-		r.opts.Logger.Warn("settling what is overdue failed", "error", err)
+	if err := r.settleAll(ctx); err != nil && ctx.Err() == nil {
+		r.opts.Logger.WarnContext(ctx, "settling what is overdue failed", "error", err)
 	}
 }
 

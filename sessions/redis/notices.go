@@ -65,18 +65,12 @@ func (s *Store) placeAt(agent string) string { return pack(s.id, "", "", agent) 
 // Watch implements [sessions.Store]. fn is called by a goroutine that ends with
 // ctx, or with the store. What a lost connection keeps from it is not told later.
 func (s *Store) Watch(ctx context.Context, fn func(sessions.Notice)) error {
-	ctx, end := context.WithCancel(ctx)
-	unlink := context.AfterFunc(s.life, end)
 	sub := s.client.Subscribe(ctx)
 	if err := s.subscribe(ctx, sub); err != nil {
-		unlink()
-		end()
 		return errors.Join(err, sub.Close())
 	}
 	own := s.watchers.add() // before Watch returns: what comes next is told
 	s.watching.Go(func() {
-		defer end()
-		defer unlink()
 		defer s.watchers.remove(own)
 		s.hear(ctx, sub, own, fn)
 	})
@@ -97,13 +91,15 @@ func (s *Store) hear(ctx context.Context, sub *goredis.PubSub, own *watcher, fn 
 		select {
 		case <-ctx.Done():
 			return
+		case <-s.closed:
+			return
 		case <-own.ready:
 			for _, n := range own.take() {
 				fn(n)
 			}
 		case m, ok := <-others:
 			if !ok {
-				return // the store is closed
+				return
 			}
 			b := news(m.Payload)
 			from, all := b.read()

@@ -88,9 +88,9 @@ type Store struct {
 	listed    *lately     // trees on the list of what is due
 
 	watchers watchers
-	watching sync.WaitGroup     // goroutines of Watch
-	life     context.Context    // of what goes on in the background, until Close
-	end      context.CancelFunc // of it
+	watching sync.WaitGroup // goroutines of Watch
+	closed   chan struct{}
+	closing  sync.Once
 
 	swept atomic.Int64 // how far down the list of trees the last sweep came
 }
@@ -114,6 +114,7 @@ func Open(ctx context.Context, opts Options) (*Store, error) {
 		timeout: or(opts.Timeout, DefaultTimeout),
 		now:     opts.Now,
 		log:     opts.Logger,
+		closed:  make(chan struct{}),
 	}
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
@@ -134,7 +135,6 @@ func Open(ctx context.Context, opts Options) (*Store, error) {
 	if s.client, err = newClient(opts.URL, s.timeout); err != nil {
 		return nil, err
 	}
-	s.life, s.end = context.WithCancel(context.WithoutCancel(ctx))
 	if err := s.start(ctx); err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
@@ -191,7 +191,7 @@ func (s *Store) Ping(ctx context.Context) error {
 
 // Close closes the connections. The record stays.
 func (s *Store) Close() error {
-	s.end()
+	s.closing.Do(func() { close(s.closed) })
 	s.watching.Wait()
 	if err := s.client.Close(); err != nil {
 		return fmt.Errorf("closing the connections to the store: %w", err)
