@@ -69,7 +69,7 @@ func (s *sidecar) start(ctx context.Context) error {
 	if err := os.Remove(addrs); err != nil && !errors.Is(err, os.ErrNotExist) { // of an earlier life
 		return fmt.Errorf("starting %s: %w", s.name, err)
 	}
-	cmd := exec.Command(s.bin, "serve", "--config", s.file, "--addr-file", addrs) //nolint:noctx // it is not to end with a context, but by kill or stop
+	cmd := exec.Command(s.bin, "serve", "--config", s.file, "--addr-file", addrs)
 	cmd.Stdout, cmd.Stderr, cmd.Env, cmd.SysProcAttr = log, log, s.env, childAttr()
 	if err := cmd.Start(); err != nil {
 		return fmt.Errorf("starting %s: %w", s.name, err)

@@ -174,6 +174,10 @@ func (p *projection) apply(e *lineage.Event) {
 		if s.State == lineage.Suspended && !waits {
 			s.State = lineage.Active
 		}
+		open := slices.ContainsFunc(s.Runs, func(r lineage.Run) bool { return r.State == lineage.Active })
+		if s.State.Terminal() && !open {
+			s.Ending = "" // what was opened after its end has ended, too
+		}
 	case lineage.EventCompleted, lineage.EventFailed, lineage.EventExpired:
 		var end EndPayload
 		if json.Unmarshal(e.Payload, &end) != nil {
