@@ -3,6 +3,7 @@ package sessions
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/a2a-sidecar/a2a-sidecar/lineage"
@@ -34,11 +35,11 @@ type stop struct {
 	canceled bool // the agent has been asked to stop
 }
 
-// early is news of a run that this sidecar holds no call of. The news may have
-// overtaken the grant: the call that got it asks for it then.
-type early struct {
-	cancel Cancel
-	at     time.Time
+// earlyStop is a Cancel of a run that this sidecar holds no call of. It may have
+// overtaken the grant: the call that gets it asks for it then.
+type earlyStop struct {
+	Cancel
+	at time.Time
 }
 
 // noticed takes note of news from the store. It must not block: what there is
@@ -71,10 +72,10 @@ func (r *Record) stop(c Cancel) {
 		}
 		task = h.cancelable()
 	case left && !u.canceled:
-		u.canceled = true
+		u.canceled, u.until = true, time.Now().Add(c.Grace)
 		task = Task{Agent: c.Agent, ID: c.TaskID, As: u.as}
 	case !left:
-		r.early.Add(c.Run, early{c, time.Now()})
+		r.stops.Add(c.Run, earlyStop{c, time.Now()})
 		if !r.opts.Alone || c.TaskID == "" || r.agents[c.Agent] == nil {
 			break
 		}
@@ -89,16 +90,16 @@ func (r *Record) stop(c Cancel) {
 
 // stopEarly has h end if it is known already that it must. Record.mu is held.
 func (r *Record) stopEarly(h *hold) Task {
-	e, ok := r.early.Get(h.ref.Run)
+	early, ok := r.stops.Get(h.ref.Run)
 	if !ok || h.stop != nil {
 		return Task{}
 	}
-	r.early.Remove(h.ref.Run)
-	e.cancel.Grace = max(0, e.cancel.Grace-time.Since(e.at))
-	h.stop = &stop{reason: e.cancel.Reason}
-	r.endLater(h, e.cancel)
-	if e.cancel.TaskID != "" {
-		h.task = e.cancel.TaskID
+	r.stops.Remove(h.ref.Run)
+	early.Grace = max(0, early.Grace-time.Since(early.at))
+	h.stop = &stop{reason: early.Reason}
+	r.endLater(h, early.Cancel)
+	if early.TaskID != "" {
+		h.task = early.TaskID
 	}
 	return h.cancelable()
 }
@@ -146,6 +147,9 @@ func (r *Record) endLater(h *hold, c Cancel) {
 			return
 		}
 		r.settle(ctx) // the store says how the run ended, before its connection does
+		if s, err := r.opts.Store.Session(ctx, c.Session); err == nil && completed(s, c.Run) {
+			return // on somebody's word: its agent is about to answer
+		}
 		r.mu.Lock()
 		var calls []*Run
 		for run := range h.calls {
@@ -170,4 +174,8 @@ func (r *Run) cut(why *Ended) {
 	if r.abort != nil {
 		r.abort(why)
 	}
+}
+
+func completed(s lineage.Session, run string) bool {
+	return slices.ContainsFunc(s.Runs, func(r lineage.Run) bool { return r.ID == run && r.State == lineage.Completed })
 }

@@ -10,53 +10,49 @@ type hold struct {
 	calls map[*Run]struct{}
 	waits bool          // the agent said last that it waits
 	task  string        // empty: not known yet
+	last  lineage.State // of the run, as its calls have told it; empty: nothing yet
 	place *localPlace   // in the sidecar's own books
 	stop  *stop         // its session is being ended; nil: it is not
 	let   chan struct{} // closed when the last call has let go
 }
 
-// take adds a call to those that hold its run.
-func (r *Record) take(run *Run, gen int, place *localPlace) {
-	if task := r.hold(run, gen, place); task.ID != "" {
-		r.cancelTask(task)
-	}
-}
-
-// hold is take under the lock. It returns the task of a run that is to end, if
-// its agent is to be asked to stop.
-func (r *Record) hold(run *Run, gen int, place *localPlace) Task {
+// take adds a call to those that hold its run. It asks the agent to stop if the
+// run is one that is to end.
+func (r *Record) take(run *Run, gen int, of hold) {
 	r.mu.Lock()
-	defer r.mu.Unlock()
 	h := r.open[run.id]
 	if h == nil {
-		h = &hold{
-			ref:   RunRef{Root: run.session.Tree, Run: run.id, Agent: run.agent.Name},
-			calls: map[*Run]struct{}{}, let: make(chan struct{}), place: place, task: run.task,
-		}
+		h = &of
+		h.ref = RunRef{Root: run.session.Tree, Run: run.id, Agent: run.agent.Name}
+		h.calls, h.let = map[*Run]struct{}{}, make(chan struct{})
 		r.open[run.id] = h
-		place.enter()
+		h.place.enter()
 	}
 	h.calls[run] = struct{}{}
 	h.ref.Gen = max(h.ref.Gen, gen)
 	h.waits = false
-	return r.stopEarly(h)
+	task := r.stopEarly(h)
+	r.mu.Unlock()
+	if task.ID != "" {
+		r.cancelTask(task)
+	}
 }
 
-// release takes a call away from those that hold its run. It returns the Gen
-// under which the call may speak for the run, and whether others still hold it.
-func (r *Record) release(run *Run) (gen int, held bool) {
+// release takes a call away from those that hold its run. It returns the hold as
+// it then stands, and whether others still hold the run. If none does, the place
+// is the caller's to give back.
+func (r *Record) release(run *Run) (h hold, held bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	h := r.open[run.id]
-	if h == nil {
-		return 0, false // a call that follows holds nothing
+	of := r.open[run.id]
+	if of == nil {
+		return hold{}, false // a call that follows holds nothing
 	}
-	if delete(h.calls, run); len(h.calls) == 0 {
+	if delete(of.calls, run); len(of.calls) == 0 {
 		delete(r.open, run.id)
-		close(h.let)
-		h.place.leave()
+		close(of.let)
 	}
-	return h.ref.Gen, len(h.calls) > 0
+	return *of, len(of.calls) > 0
 }
 
 // shared reports whether other calls hold run's run too.
@@ -73,6 +69,9 @@ func (r *Record) heard(run *Run, state lineage.State) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	h := r.open[run.id]
+	if h != nil && state != "" {
+		h.last = state
+	}
 	switch {
 	case h == nil:
 	case state == lineage.Suspended:

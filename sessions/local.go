@@ -26,6 +26,7 @@ type localPlace struct {
 	books         *books
 	caller, child string
 	agent         string
+	left          bool // guarded by the books' lock
 }
 
 // place is where a run of a's stands in the books: under its caller, in the
@@ -55,7 +56,7 @@ func (p *localPlace) take() {
 	b.agents[p.agent]++
 }
 
-// leave gives the place back.
+// leave gives the place back, once.
 func (p *localPlace) leave() {
 	if p == nil {
 		return
@@ -63,6 +64,10 @@ func (p *localPlace) leave() {
 	b := p.books
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	if p.left {
+		return
+	}
+	p.left = true
 	of := b.children[p.caller]
 	if of[p.child]--; of[p.child] == 0 {
 		delete(of, p.child)

@@ -103,7 +103,7 @@ type Record struct {
 	known   *lru.Cache[BindingKey, lineage.Session] // sessions of tasks that this sidecar has seen
 	fresh   *lru.Cache[BindingKey, Binding]         // ids that agents named, until the store is asked whose they are
 	unheard *lru.Cache[BindingKey, *unheard]        // by task
-	early   *lru.Cache[string, early]               // by run: asked to stop before a call of this sidecar held it
+	stops   *lru.Cache[string, earlyStop]           // by run: asked to stop before a call of this sidecar held it
 	agents  map[string]*Agent
 	books   *books
 
@@ -112,7 +112,7 @@ type Record struct {
 	jobs   jobs
 	asks   chan struct{} // capacity 1: a task is to be asked for at once
 	beats  chan struct{} // capacity 1: leases are to be renewed at once
-	slots  chan struct{} // own calls under way
+	slots  chan struct{} // of questions under way
 
 	mu       sync.Mutex       // guards the fields below, and what they hold
 	open     map[string]*hold // by run id
@@ -153,25 +153,28 @@ func New(ctx context.Context, opts Options) (*Record, error) {
 	if err != nil {
 		return nil, err
 	}
-	tasks, err := lru.New[BindingKey, *unheard](maxKept)
+	tasks, err := lru.NewWithEvict(maxUnheard, func(_ BindingKey, u *unheard) { u.place.leave() })
 	if err != nil {
 		return nil, err
 	}
-	stops, err := lru.New[string, early](maxKept)
+	stops, err := lru.New[string, earlyStop](maxUnheard)
 	if err != nil {
 		return nil, err
 	}
 	r := &Record{
-		opts: opts, secret: secret, lines: newLines(), cache: cache, known: known, fresh: fresh, unheard: tasks, early: stops,
+		opts: opts, secret: secret, lines: newLines(), cache: cache, known: known, fresh: fresh, unheard: tasks, stops: stops,
 		agents: map[string]*Agent{}, books: newBooks(),
-		jobs: jobs{ready: make(chan struct{}, 1)}, asks: make(chan struct{}, 1), beats: make(chan struct{}, 1), slots: make(chan struct{}, atOnce), open: map[string]*hold{},
+		jobs: jobs{ready: make(chan struct{}, 1)}, asks: make(chan struct{}, 1), beats: make(chan struct{}, 1), slots: make(chan struct{}, maxAsking), open: map[string]*hold{},
 	}
 	for _, a := range opts.Agents {
 		r.agents[a.Name] = &a
 	}
 	// Before the first admission: what died with a sidecar holds no place then.
-	if err := r.settleAll(ctx); err != nil {
+	switch err := r.settleAll(ctx); {
+	case errors.Is(err, ErrUnavailable):
 		return nil, err
+	case err != nil: // something in the store is damaged; the rest is not
+		opts.Logger.ErrorContext(ctx, "settling what is overdue failed", "error", err)
 	}
 	r.writer = newWriter(opts.Store, opts.Timeout, func() bool { return r.lines.waiting() == 0 }, r.applied, r.dropped)
 	ctx, r.cancel = context.WithCancel(ctx)

@@ -104,10 +104,15 @@ func (r *Record) started(c Call, p placed, g Grant) *Run {
 	case contextid.Omit, contextid.Bound:
 		run.edit = true
 	}
-	if task := c.Request.TaskID; task != "" {
+	of := hold{place: r.books.place(p.a, g.Session.ContextID)}
+	if task := c.Request.TaskID; g.Resumed && task != "" {
 		r.unheard.Remove(BindingKey{BindTask, c.Agent.Name, task}) // somebody listens again
+		of.task, of.last = task, lineage.Suspended
+		if run.joined {
+			of.last = lineage.Active
+		}
 	}
-	r.take(run, g.Gen, r.books.place(p.a, g.Session.ContextID))
+	r.take(run, g.Gen, of)
 	if g.Session.Ending != "" {
 		nudge(r.beats) // a beat tells how much of the grace is left
 	}
@@ -177,37 +182,49 @@ func (r *Run) End(o Outcome) {
 		return
 	}
 	r.ended = true
-	var held bool
-	r.gen, held = r.record.release(r)
+	h, held := r.record.release(r)
+	r.gen = h.ref.Gen
 	if !r.working || !r.follows && o != Answered {
 		r.noteArtifacts() // else more of them may come, and be seen by other calls
 	}
-	broken := o == BrokenOff
-	if !r.settled && !r.follows && !held && !r.severed {
+	if !r.follows && !held {
+		r.letGo(o, h)
+	}
+	r.post()
+}
+
+// letGo is the end of the last call that held a run: what becomes of the run is
+// told by what all its calls have heard, and by how this one ended. r.mu is held.
+func (r *Run) letGo(o Outcome, h hold) {
+	task, last := cmp.Or(r.task, h.task), cmp.Or(r.last, h.last)
+	if !r.settled && !r.severed {
 		switch {
+		case task != "" && last == lineage.Active && o != Malformed && o != Unread:
+			// A task does not end with the connection (A2A 1.0 §3.1.2), nor with a
+			// second call that the agent did not take: its end may be seen by others
+			// who ask for it.
+			r.pending.Detach = r.detachFor()
 		case r.rebuked:
 			r.become(lineage.Failed, lineage.ReasonLost)
-		case r.joined:
-			r.pending.Detach = r.detachFor() // the task is at work as before
-		case (o == Answered || o == BrokenOff || o == CallerGone) && r.task != "":
-			// A task does not end with the connection (A2A 1.0 §3.1.2): its end may
-			// be seen by others who ask for it.
+		case o == Answered && task != "":
 			r.pending.Detach = r.detachFor()
 		case o == Answered:
 			// Neither a task nor a message nor an error: no answer to a send.
 			r.become(lineage.Failed, reasons[Malformed])
 		case r.resumed && (o == Unreachable || o == HTTPError):
 			r.become(lineage.Suspended, reasons[o]) // the task waits as before
-		case o == Malformed && r.task != "":
+		case o == Malformed && task != "":
 			r.become(lineage.Failed, lineage.ReasonLost) // it may have said anything
 		default:
 			r.become(lineage.Failed, reasons[o])
 		}
 	}
-	if waits := r.last == lineage.Suspended; !r.follows && !held && !r.severed && r.task != "" && (waits || r.pending.Detach > 0) {
-		r.record.leave(r, !waits, broken)
+	waits := cmp.Or(r.last, h.last) == lineage.Suspended
+	if task == "" || r.severed || !waits && r.pending.Detach == 0 {
+		h.place.leave()
+		return
 	}
-	r.post()
+	r.record.leave(r, task, h.place, !waits, o == BrokenOff)
 }
 
 // reasons says why a run failed whose end was not seen. Where the agent may

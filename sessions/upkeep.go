@@ -84,10 +84,11 @@ func (r *Record) doJobs(ctx context.Context) {
 	}
 }
 
-// renew keeps the leases of this sidecar's open runs alive.
+// renew keeps the leases of this sidecar's open runs alive. The runs that no
+// call holds have none to renew, but are told again that they are to stop.
 func (r *Record) renew(ctx context.Context) {
 	r.mu.Lock()
-	refs := make([]RunRef, 0, len(r.open))
+	refs := r.unheardRefs()
 	for _, h := range r.open {
 		refs = append(refs, h.ref)
 	}

@@ -38,20 +38,20 @@ function verbs.suspend(s, _, by)
 	local opened = runsOf(s.open)
 	for _, r in ipairs(opened) do suspend(s, r, 'requested', by) end
 	if #opened == 0 then
-		append(s, by, 'suspended/' .. s.id .. '/' .. int(meta.seq + 1), 'session.suspended', '{"reason":"requested"}')
+		append(s, by, 'suspended/' .. s.id .. nth(), 'session.suspended', '{"reason":"requested"}')
 	end
 	s.state = 'suspended'
 end
 
+-- The gen of a run stays: whoever held it when it was suspended holds it still.
 function verbs.resume(s, _, by)
 	local waiting = runsOf(s.waiting)
 	for _, r in ipairs(waiting) do
-		r.gen = r.gen + 1
-		resume(s, r, now + r.length, by)
+		resume(s, r, now + r.length, by, nth())
 		if r.held then place('+', r, now + r.length) end
 	end
 	if #waiting == 0 then
-		append(s, by, 'resumed/' .. s.id .. '/' .. int(meta.seq + 1), 'session.resumed', '{}')
+		append(s, by, 'resumed/' .. s.id .. nth(), 'session.resumed', '{}')
 	end
 	s.state = 'active'
 end

@@ -14,12 +14,13 @@ local function tellToStop(s, r)
 end
 
 -- ask asks a session to stop, unless it has been asked already: what is open in
--- it has the grace to end by itself.
+-- it has the grace to end by itself. One in which a run was opened after its end
+-- may have been asked before that.
 local function ask(s, reason)
-	if ended(s) then return end
-	append(s, origin(s), 'cancel/' .. s.id, 'session.cancel_requested',
+	if s.ending ~= '' then return end
+	append(s, origin(s), 'cancel/' .. s.id .. (s.asked and nth() or ''), 'session.cancel_requested',
 		'{"reason":' .. quote(reason) .. ',"graceMs":' .. int(grace / 1000) .. '}')
-	s.ending, s.deadline = reason, now + grace
+	s.ending, s.deadline, s.asked = reason, now + grace, true
 	meta.endings = meta.endings + 1
 	local all = {}
 	for _, list in ipairs({s.open, s.waiting}) do
@@ -71,8 +72,9 @@ local function reach(s)
 		load(page)
 		for _, sid in ipairs(page) do
 			local c = session(sid)
-			if not terminal(c.state) then -- else in this call: what is below it was reached
-				local works = #c.open > 0 or #c.waiting > 0
+			local over = terminal(c.state) -- what is below it was reached
+			local works = #c.open > 0 or #c.waiting > 0
+			if works or not over then
 				if not (works and c.ending ~= '') then
 					if mayReach == 0 then return false end
 					mayReach = mayReach - 1
@@ -83,7 +85,7 @@ local function reach(s)
 					endAlone(c, nil, 'session.expired',
 						{state = 'expired', reason = 'parent_ended', result = '', usage = ''}, origin(c))
 				end
-				if not reach(c) then return false end
+				if not over and not reach(c) then return false end
 			end
 		end
 	until #page < 100
@@ -129,7 +131,7 @@ end
 
 -- dueOf is when s is due, or false.
 local function dueOf(s)
-	if terminal(s.state) then return s.cascade end
+	if terminal(s.state) and (s.cascade or #s.open == 0) then return s.cascade end
 	if s.kind == 'main' and s.ending == '' then return false end
 	return s.deadline
 end
@@ -148,11 +150,20 @@ local function schedule()
 	end
 end
 
--- force ends a session whose grace is over.
+-- force ends a session whose grace is over, or what was opened in it after its
+-- end.
 local function force(s)
 	local e = {state = 'failed', reason = s.ending, result = '', usage = ''}
 	if s.ending == 'expired' then e.state, e.reason = 'expired', '' end
-	endSession(s, nil, 'session.' .. e.state, e, origin(s))
+	if not terminal(s.state) then
+		endSession(s, nil, 'session.' .. e.state, e, origin(s))
+		return
+	end
+	for _, r in ipairs(runsOf(s.open)) do
+		close(s, r)
+		e.run = r.id
+		endRun(s, r, e, {turn = r.turn, trace = ''})
+	end
 end
 
 -- lapse settles what is due, at most so many of each: first the runs nobody
@@ -180,7 +191,7 @@ local function lapse(most)
 		local due = dueOf(s)
 		if not due or due > now then
 			-- It has been asked to stop, or has ended, with one before it.
-		elseif terminal(s.state) then
+		elseif terminal(s.state) and s.cascade then
 			cascade(s)
 		elseif s.ending ~= '' then
 			force(s)

@@ -102,10 +102,14 @@ local function progress(keys, argv)
 		finish(s, r, {run = r.id, state = a.state, reason = a.reason, result = a.result, usage = a.usage}, a.gen, by)
 	end
 
-	if r and a.detach > 0 and r.state == 'active' and a.gen >= r.gen then
-		r.length, r.detached, r.dirty = a.detach, true, true
-		lease(r, now + a.detach)
-		if r.held then place('+', r, now + a.detach) end
+	if r and a.detach > 0 and a.gen >= r.gen then
+		if r.state == 'suspended' and r.reason == 'requested' then
+			r.length, r.detached, r.dirty, dirty = a.detach, true, true, true -- for when it goes on
+		elseif r.state == 'active' and leaseEnds(r) > now then -- else it is lost
+			r.length, r.detached, r.dirty = a.detach, true, true
+			lease(r, now + a.detach)
+			if r.held then place('+', r, now + a.detach) end
+		end
 	end
 
 	return reply('ok')

@@ -1,6 +1,6 @@
 -- renew.lua: prolongs the leases of runs that are still open. A lease that has
 -- lapsed, or that no call holds any more, is left alone. Runs whose session is
--- being ended are told to stop again.
+-- being ended are told to stop again, whether they are open or wait.
 --
 -- KEYS  the tree's (tree.lua)
 -- ARGV  1–6 as in tree.lua; 7 the lease in microseconds; then id and gen of each run
@@ -24,9 +24,10 @@ local function renew(keys, argv)
 	for i, record in ipairs(records) do
 		local r = record and decodeRun(record, {id = ARGV[2 * i + 6]})
 		local till = leases[i] and leases[i] - LEASES
-		if r and till then -- it is open
+		if r and not terminal(r.state) then
 			runs[r.id] = r
-			if till > now and not r.detached and tonumber(ARGV[2 * i + 7]) <= r.gen then
+			-- One that waits has no lease.
+			if till and till > now and not r.detached and tonumber(ARGV[2 * i + 7]) <= r.gen then
 				lease(r, now + length)
 				if r.length ~= length then r.length, r.dirty = length, true end
 				if r.held then place('>', r, now + length) end

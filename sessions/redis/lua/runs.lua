@@ -45,28 +45,35 @@ local function close(s, r)
 	freed, dirty = true, true
 end
 
+-- leaseEnds is when the lease of an open run does.
+local function leaseEnds(r)
+	local member = asLease(r.id)
+	return (moves[member] or call('ZSCORE', ORDER, member)) - LEASES
+end
+
 -- suspend makes an open run wait: for an answer, or (reason) since somebody
--- asked for it.
+-- asked for it, which may be more than once in one gen.
 local function suspend(s, r, reason, by)
 	close(s, r)
 	fate(r, 'suspended', reason, false)
 	s.waiting[#s.waiting + 1] = r.id
 	s.state = 'suspended'
 	recount(s)
-	append(s, by, 'suspended/' .. r.id .. '/' .. int(r.gen), 'session.suspended',
+	append(s, by, 'suspended/' .. r.id .. '/' .. int(r.gen) .. (reason ~= '' and nth() or ''), 'session.suspended',
 		'{"run":' .. quote(r.id) .. (reason ~= '' and ',"reason":' .. quote(reason) or '') .. '}')
 end
 
-local function resumed(s, r, by)
+local function resumed(s, r, by, more)
 	if s.state == 'suspended' then s.state = 'active' end
-	append(s, by, 'resumed/' .. r.id .. '/' .. int(r.gen), 'session.resumed', '{"run":' .. quote(r.id) .. '}')
+	append(s, by, 'resumed/' .. r.id .. '/' .. int(r.gen) .. (more or ''), 'session.resumed', '{"run":' .. quote(r.id) .. '}')
 end
 
--- resume lets a run that waits go on. Its gen is the new one already.
-local function resume(s, r, till, by)
+-- resume lets a run that waits go on. Its gen is the new one already, or else
+-- more ends the id of the event.
+local function resume(s, r, till, by, more)
 	s.waiting = without(s.waiting, r.id)
 	open(s, r, till)
-	resumed(s, r, by)
+	resumed(s, r, by, more)
 end
 
 -- An end is {run, state, reason, result, usage}, the last two raw JSON or empty.
@@ -96,12 +103,16 @@ local function keep(s, e)
 	end
 end
 
--- endRun ends a run that holds nothing any more; its session goes on.
+-- endRun ends a run that holds nothing any more; its session goes on, or has
+-- ended before.
 local function endRun(s, r, e, by)
 	local at = append(s, by, outcome('run/' .. r.id, e), 'run.ended', endPayload(e))
 	fate(r, e.state, e.reason, at)
 	keep(s, e)
 	if s.state == 'suspended' and #s.waiting == 0 then s.state = 'active' end
+	if s.ending ~= '' and terminal(s.state) and #s.open == 0 then
+		s.ending, meta.endings = '', meta.endings - 1
+	end
 	recount(s)
 end
 

@@ -79,15 +79,17 @@ end
 -- What does. out counts the open runs that came out of it, live its live
 -- children, runs its runs; open and waiting are its runs that are; due is when
 -- it stands in ORDER; cascade says that its end has not reached all below it;
--- kept names what of result, usage ("R", "U") is there.
+-- kept names what of result, usage ("R", "U") is there; asked says that the log
+-- tells that it was asked to stop.
 local function encodeState(s)
 	return pack(s.out, s.children, s.live, s.runs, s.due, s.cascade, s.open, s.waiting, s.kept,
-		s.ended, s.deadline, s.updated, s.version, s.state, s.reason, s.ending, s.reserved, s.context, s.owner)
+		s.ended, s.deadline, s.updated, s.version, s.state, s.reason, s.ending, s.reserved, s.context, s.owner, s.asked)
 end
 
 local function decodeState(raw, s)
 	s.out, s.children, s.live, s.runs, s.due, s.cascade, s.open, s.waiting, s.kept,
-		s.ended, s.deadline, s.updated, s.version, s.state, s.reason, s.ending, s.reserved, s.context, s.owner = decode(raw)
+		s.ended, s.deadline, s.updated, s.version, s.state, s.reason, s.ending, s.reserved, s.context, s.owner,
+		s.asked = decode(raw)
 end
 
 -- A run. number is its place in its session, from 1; length is that of its
@@ -214,7 +216,8 @@ end
 
 -- ORDER keeps three orders, in one set so that a call writes all in one
 -- command: by scores below 0 the sessions below each other that have not ended,
--- from 0 on when a session is due, from LEASES on when a lease ends.
+-- or have open runs all the same; from 0 on when a session is due, from LEASES
+-- on when a lease ends.
 
 local LEASES = 4503599627370496 -- 2^52: as scores, times stay exact until 2112
 
@@ -240,6 +243,7 @@ local function writeOrder()
 end
 
 -- recount tells the parent and the tree that s takes a place, or no longer does.
+-- One that has ended does while a run is open in it.
 local function recount(s)
 	local is = live(s)
 	if is == s.counted then return end
@@ -251,6 +255,7 @@ local function recount(s)
 		local parent = session(s.parent)
 		parent.live = parent.live + step
 		parent.dirty = true
+		if terminal(s.state) and not s.abandon then moves[asChild(s)] = is and -parent.number end
 	end
 end
 
@@ -269,6 +274,9 @@ local function append(s, by, eid, typ, payload)
 	s.version, s.updated, s.dirty = seq, at, true
 	return at
 end
+
+-- nth ends the id of the next event where the rest of it may stand in the log.
+local function nth() return '/' .. int(meta.seq + 1) end
 
 -- What the ids of events begin with that no "e" field tells of: append's.
 local OWN = ' spawned sent resumed suspended ended run bound task collapsed cancel result summary '
