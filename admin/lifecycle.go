@@ -252,6 +252,10 @@ func refused(err error) *adminapi.Problem {
 		p := adminapi.NewProblem(http.StatusNotFound, "no agent of this name is configured")
 		p.Reason = adminapi.ReasonUnknownAgent
 		return p
+	case errors.Is(err, sessions.ErrRequestReused):
+		p := adminapi.NewProblem(http.StatusConflict, "the requestId has been used for another session: of another agent, parent or kind")
+		p.Reason = adminapi.ReasonRequestReused
+		return p
 	case errors.Is(err, sessions.ErrAgentNames):
 		p := adminapi.NewProblem(http.StatusConflict, "the agent makes its own context ids (contextIds: agent): none can be handed out ahead of a call")
 		p.Reason = adminapi.ReasonAgentNames

@@ -322,6 +322,7 @@ func TestChangesRefused(t *testing.T) {
 		{sessions.ErrNotFound, 404, "", "", "", "no session with the id"},
 		{sessions.ErrUnknownAgent, 404, "UNKNOWN_AGENT", "", "", "no agent of this name"},
 		{sessions.ErrAgentNames, 409, "AGENT_NAMES_CONTEXTS", "", "", "contextIds: agent"},
+		{sessions.ErrRequestReused, 409, "REQUEST_REUSED", "", "", "another agent, parent or kind"},
 		{sessions.ErrUnavailable, 503, "STORE_UNAVAILABLE", "", "5", "cannot be reached"},
 		{errors.New("secret"), 500, "", "", "", "its log says why"},
 	}

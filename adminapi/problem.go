@@ -24,10 +24,11 @@ type Problem struct {
 
 // Reasons of problems that are no refusal of a call; those are lineage's.
 const (
-	ReasonConflict     = "Conflict"             // the session's state or kind forbids it
-	ReasonUnknownAgent = "UNKNOWN_AGENT"        // no agent of this name is configured
-	ReasonAgentNames   = "AGENT_NAMES_CONTEXTS" // the agent makes its own context ids: none can be handed out
-	ReasonReadOnly     = "READ_ONLY"            // this admin API only shows the record
+	ReasonConflict      = "Conflict"             // the session's state or kind forbids it
+	ReasonUnknownAgent  = "UNKNOWN_AGENT"        // no agent of this name is configured
+	ReasonAgentNames    = "AGENT_NAMES_CONTEXTS" // the agent makes its own context ids: none can be handed out
+	ReasonRequestReused = "REQUEST_REUSED"       // an earlier request of the same id asked for another session
+	ReasonReadOnly      = "READ_ONLY"            // this admin API only shows the record
 )
 
 // NewProblem returns a problem whose detail is formatted as by [fmt.Sprintf].

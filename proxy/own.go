@@ -119,10 +119,23 @@ func (o outreach) client(own *ownCall) (hc *http.Client, release func()) {
 		DisableCompression: true,
 	}
 	return &http.Client{
-		Transport: t,
+		Transport: bounded{t},
 		// The caller was not redirected, and its credentials go nowhere else.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}, t.CloseIdleConnections
+}
+
+// bounded reads no more of an answer than the tap would. The SDK's clients read
+// whatever comes.
+type bounded struct{ http.RoundTripper }
+
+// RoundTrip implements [http.RoundTripper].
+func (b bounded) RoundTrip(r *http.Request) (*http.Response, error) {
+	resp, err := b.RoundTripper.RoundTrip(r)
+	if err == nil {
+		resp.Body = http.MaxBytesReader(nil, resp.Body, maxSeen)
+	}
+	return resp, err
 }
 
 // offer is the interface of u that v spoke to, as the door has it.

@@ -168,3 +168,17 @@ func TestWhoMayFollow(t *testing.T) {
 		}
 	})
 }
+
+// What an agent says of another task than it was asked for is not about this one.
+func TestFollowHeedsItsOwnTaskOnly(t *testing.T) {
+	t.Parallel()
+	inWorld(t, nil, func(t *testing.T, w *world) {
+		run := w.begin(message{root: "root"})
+		w.working(run, "t1")
+		f := w.follow("")
+		w.say(f, `{"id":"other","status":{"state":"TASK_STATE_COMPLETED"}}`)
+		w.end(f, sessions.Answered)
+		w.stands(run, lineage.Active, lineage.Active, "")
+		w.end(run, sessions.CallerGone)
+	})
+}

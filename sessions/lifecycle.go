@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/a2a-sidecar/a2a-sidecar/contextid"
@@ -37,6 +38,8 @@ var (
 	// ErrAgentNames: the agent makes the ids of its contexts, so that none can be
 	// handed out ahead of a call.
 	ErrAgentNames = errors.New("the agent makes its own context ids (contextIds: agent)")
+	// ErrRequestReused: an earlier request of this id asked for another session.
+	ErrRequestReused = errors.New("the request id has been used for another session")
 )
 
 // Spawn makes a session ahead of a call, within the caps of a call but for
@@ -45,7 +48,8 @@ var (
 // that has been seen.
 //
 // The error is a *lineage.Refusal where a cap is reached, and wraps ErrNotFound
-// for an unknown parent, ErrUnknownAgent, ErrAgentNames or ErrUnavailable.
+// for an unknown parent, ErrUnknownAgent, ErrAgentNames, ErrRequestReused (another
+// agent, parent or kind was asked for) or ErrUnavailable.
 func (r *Record) Spawn(ctx context.Context, s Spawn) (session lineage.Session, made bool, err error) {
 	agent := r.agents[s.Agent]
 	switch {
@@ -88,6 +92,9 @@ func (r *Record) Spawn(ctx context.Context, s Spawn) (session lineage.Session, m
 	if refusal, ok := errors.AsType[*lineage.Refusal](err); ok {
 		r.note(a, refusal, lineage.EventRefused, "refused/")
 	}
+	if was := g.Session; err == nil && !g.New && (was.Agent != a.Agent || was.Kind != a.Kind || s.Parent != "" && was.Parent != s.Parent) {
+		return lineage.Session{}, false, fmt.Errorf("request %s: %w", s.RequestID, ErrRequestReused)
+	}
 	return g.Session, g.New, err
 }
 
@@ -123,6 +130,16 @@ func (r *Record) result(s Step) json.RawMessage {
 	if s.Verb == lineage.VerbFail {
 		result.Status = lineage.Failed
 	}
-	result.Summary = r.opts.Content.said(result.Summary)
+	c := &r.opts.Content
+	result.Summary = c.said(result.Summary)
+	result.Artifacts = slices.Clone(result.Artifacts)
+	for i := range result.Artifacts {
+		a := &result.Artifacts[i]
+		a.ID, a.Name, a.MediaType, a.SHA256 = c.label(a.ID), c.label(a.Name), c.label(a.MediaType), c.label(a.SHA256)
+	}
+	result.MemoryIDs = slices.Clone(result.MemoryIDs)
+	for i, id := range result.MemoryIDs {
+		result.MemoryIDs[i] = c.label(id)
+	}
 	return r.payload(result)
 }

@@ -83,13 +83,17 @@ func TestSpawnedAheadIsFoundByItsCall(t *testing.T) {
 						w.agent = &agents[i]
 					}
 				}
-				s := w.spawn(sessions.Spawn{Root: "root", Agent: name})
+				s := w.spawn(sessions.Spawn{Root: "root", Agent: name, TTL: 2 * time.Hour})
+				time.Sleep(time.Hour)
 				run := w.begin(message{root: "root", context: s.ContextID})
 				if got := run.Lineage().Session; got != s.ID {
 					t.Errorf("the call runs in session %s, want %s", got, s.ID)
 				}
 				if got := contextOf(run); got != s.ContextID {
 					t.Errorf("the call goes out with context %s, want %s", got, s.ContextID)
+				}
+				if got := time.Until(*w.session(run).Deadline); got != 2*time.Hour {
+					t.Errorf("the call has %v, want the session's own time anew", got)
 				}
 				w.complete(run)
 				if got := w.session(run); got.Reserved || got.State.Terminal() != s.Isolated {
@@ -128,6 +132,16 @@ func TestSpawnIsIdempotent(t *testing.T) {
 		wg.Wait()
 		if len(ids) != 1 || made != 1 {
 			t.Errorf("%d sessions, %d made, want 1", len(ids), made)
+		}
+		for name, other := range map[string]sessions.Spawn{
+			"another agent":  {Agent: "apart"},
+			"another kind":   {Agent: "worker", Kind: lineage.Worker},
+			"another parent": {Agent: "worker", Parent: "somebody"},
+		} {
+			other.Root, other.RequestID = "root", "once"
+			if _, _, err := w.record.Spawn(t.Context(), other); !errors.Is(err, sessions.ErrRequestReused) && !errors.Is(err, sessions.ErrNotFound) {
+				t.Errorf("%s under the same id: %v, want it refused", name, err)
+			}
 		}
 	})
 }
@@ -205,13 +219,14 @@ func TestStepLeavesAResult(t *testing.T) {
 	inWorld(t, configured, func(t *testing.T, w *world) {
 		s := w.spawn(sessions.Spawn{Root: "root", Agent: "worker"})
 		got, err := w.record.Step(t.Context(), sessions.Step{Session: s.ID, Verb: lineage.VerbComplete, Result: &lineage.Result{
-			Summary: "found the secret", MemoryIDs: []string{"m1"}, Artifacts: []lineage.Artifact{{ID: "a", Bytes: 3}},
+			Summary: "found the secret", MemoryIDs: []string{"m-secret"}, Artifacts: []lineage.Artifact{{ID: "secret", Name: "a secret", Bytes: 3}},
 		}})
 		if err != nil {
 			t.Fatal(err)
 		}
 		same(t, "result", got.Result, &lineage.Result{
-			Status: lineage.Completed, Summary: "found the [redacted]", MemoryIDs: []string{"m1"}, Artifacts: []lineage.Artifact{{ID: "a", Bytes: 3}},
+			Status: lineage.Completed, Summary: "found the [redacted]", MemoryIDs: []string{"m-[redacted]"},
+			Artifacts: []lineage.Artifact{{ID: "[redacted]", Name: "a [redacted]", Bytes: 3}},
 		})
 		told := w.events("root", lineage.EventResult)
 		if len(told) != 1 || told[0].Session != s.Parent || payload(t, told[0])["session"] != s.ID {

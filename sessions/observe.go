@@ -54,6 +54,9 @@ func (r *Run) note(u wire.Update) {
 	if wire.CheckID("taskId", u.TaskID) != nil {
 		u.TaskID = ""
 	}
+	if r.follows && u.TaskID != "" && u.TaskID != r.task {
+		return // it was asked for another, and says nothing of that
+	}
 	if wire.CheckID("contextId", u.ContextID) != nil {
 		u.ContextID = ""
 	}

@@ -186,6 +186,11 @@ func (ls *lines) wait(ctx context.Context, a *Admission, refusal *lineage.Refusa
 		case <-ctx.Done():
 			return Grant{}, nil, ctx.Err()
 		case <-timeout:
+			if ls.first(key, t) {
+				if g, err := try(); waitable(err) == nil { // a place may have come free unheard
+					return g, nil, err
+				}
+			}
 			return Grant{}, ls.heard(key, a), errLeave
 		case <-t.turn:
 		case <-look.C:

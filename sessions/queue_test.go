@@ -332,6 +332,24 @@ func TestFirstInLineMovesToAnother(t *testing.T) {
 	})
 }
 
+// A place that came free unheard is found when the time to wait is over, if not before.
+func TestLastTryBeforeTheRefusal(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		p := newPlaces()
+		p.callerCap[""] = 1
+		holder := call("holder", "", "a")
+		<-p.waitFor(t.Context(), holder)
+		late := call("late", "", "a")
+		late.Limits.QueueTimeout = recheck / 2
+		c := p.waitFor(t.Context(), late)
+		p.free(false, holder)
+		if o := <-c; o.err != nil || o.after != recheck/2 {
+			t.Errorf("got %v after %v, want the place after %v", o.err, o.after, recheck/2)
+		}
+	})
+}
+
 func TestNobodyOvertakesALine(t *testing.T) {
 	t.Parallel()
 	for name, first := range map[string]*Admission{

@@ -274,7 +274,7 @@ type Admission struct {
 	Kind      lineage.Kind
 	Isolated  bool
 	Inherit   lineage.Inherit
-	TTL       time.Duration // 0: none
+	TTL       time.Duration // of a new session, begun anew by every later admission; 0: none
 	Turn      string
 	TraceID   string
 	Source    lineage.ParentSource

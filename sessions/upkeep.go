@@ -112,6 +112,9 @@ func (r *Record) settle(ctx context.Context) {
 	if err := r.settleAll(ctx); err != nil && ctx.Err() == nil {
 		r.opts.Logger.WarnContext(ctx, "settling what is overdue failed", "error", err)
 	}
+	if r.opts.Alone {
+		r.lines.freedAny() // no other sidecar, and so no notice, tells of places that came free
+	}
 }
 
 // settleAll goes on until nothing is overdue.

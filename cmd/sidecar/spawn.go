@@ -40,7 +40,7 @@ says.`,
 	flags.DurationVar(&ttl, "ttl", 0, "time to live, such as 5m")
 	flags.StringVar(&inherit, "inherit", "", "what it may read of its parent's history: full, summary or none")
 	flags.StringVar(&r.ContextSummary, "summary", "", "what it may know of its parent's history, as its first event")
-	flags.BoolVar(&isolate, "isolate", false, "end it with its first call (--isolate=false: it goes on after it)")
+	flags.BoolVar(&isolate, "isolate", false, "end it with its first call (--isolate=false: it goes on, for calls that name its context at an agent without isolateSessions)")
 	flags.StringVar(&r.RequestID, "request-id", "", "name of this request: the same again finds the same session")
 	flags.StringVar(&r.User, "user", "", "whose tree it is, as x-user-id says it in calls, if it must be made")
 	complete(cmd, "kind", string(lineage.Branch), string(lineage.Worker))

@@ -129,10 +129,11 @@ func notices(w *world) {
 	w.equal("cancels", want, l.of(w.root))
 
 	w.clock.advance(10 * tick)
-	w.renew(lease, g2, waits) // what waits is renewed by nobody
+	w.renew(lease, g2, waits)
 	other := w.call("b").isolated().ok()
 	w.renew(lease, other)
-	want = append(want, cancel(g2, "task-2", lineage.DefaultGrace-10*tick))
+	want = append(want, cancel(g2, "task-2", lineage.DefaultGrace-10*tick),
+		cancel(waits, w.run(waits).TaskID, lineage.DefaultGrace-10*tick))
 	w.equal("cancels after a renewal", want, l.of(w.root))
 
 	// A lease that is over, and a grace that is, are told of all the same.

@@ -71,26 +71,28 @@ func parkYields(w *world) {
 	w.stands(g, "suspended", "suspended/requested")
 	w.stands(more, "suspended", "suspended/requested")
 	w.live(1)
-	w.equal("events", []string{"suspended/" + g.RunID + "/1", "suspended/" + more.RunID + "/1"}, w.logged()[len(w.logged())-2:])
 	e := w.events(w.root, sessions.EventQuery{All: true, Types: []string{lineage.EventSuspended}})
+	w.equal("events", []string{
+		fmt.Sprintf("suspended/%s/1/%d", g.RunID, e[0].Seq), fmt.Sprintf("suspended/%s/1/%d", more.RunID, e[0].Seq+1),
+	}, w.logged()[len(w.logged())-2:])
 	w.equal("what they say", sessions.RunPayload{Run: g.RunID, Reason: lineage.ReasonRequested}, meaning(e[0]))
 	w.equal("version", s.Version, e[1].Seq)
 	w.call("z").isolated().max(lineage.Limits{MaxChildren: 1}).refused(refusal(lineage.ChildrenLimit, "maxChildren", 1, 1, w.main()))
 	other := w.call("y").isolated().max(one).ok() // a place out of main, and one at the agent
 
 	// What goes on asks for no place, though none is free.
-	w.step(lineage.VerbResume, g).ok()
+	s = w.step(lineage.VerbResume, g).ok()
 	w.stands(g, "active", "active")
 	w.stands(more, "active", "active")
-	w.equal("events of the resumption", []string{"resumed/" + g.RunID + "/2", "resumed/" + more.RunID + "/2"},
-		w.logged(lineage.EventResumed))
+	w.equal("events of the resumption", []string{
+		fmt.Sprintf("resumed/%s/1/%d", g.RunID, s.Version-1), fmt.Sprintf("resumed/%s/1/%d", more.RunID, s.Version),
+	}, w.logged(lineage.EventResumed))
 	w.completes(other)
 	w.call("y").isolated().max(lineage.Limits{MaxFanOut: 2}).refused(refusal(lineage.FanOutLimit, "maxFanOut", 2, 2, w.main()))
 	w.live(1)
 }
 
-// The lease of a run that was parked begins again, as long as it was, and
-// news of before that are stale.
+// The lease of a run that was parked begins again, as long as it was.
 func parkedLease(w *world) {
 	g := w.call("a").in("ctx-a").with(func(a *sessions.Admission) { a.Lease = 2 * lease }).ok()
 	w.step(lineage.VerbSuspend, g).ok()
@@ -102,9 +104,6 @@ func parkedLease(w *world) {
 	w.clock.advance(2*lease - tick)
 	w.settle()
 	w.stands(g, "active", "active")
-	w.loses(g) // gen 1
-	w.about(g).with(func(p *sessions.Progress) { p.Detach = hour }).tell()
-	w.stands(g, "active", "active")
 	w.clock.advance(2 * tick)
 	w.settle()
 	w.stands(g, "failed/lost", "failed/lost")
@@ -115,7 +114,6 @@ func parkedLease(w *world) {
 	w.step(lineage.VerbSuspend, g).ok()
 	w.clock.advance(time.Minute)
 	w.step(lineage.VerbResume, g).ok()
-	g.Gen = 2
 	w.renew(hour, g)
 	w.clock.advance(time.Minute - tick)
 	w.settle()
@@ -123,6 +121,55 @@ func parkedLease(w *world) {
 	w.clock.advance(2 * tick)
 	w.settle()
 	w.stands(g, "failed/lost", "failed/lost")
+}
+
+// Who holds a run hears of no step: what it says of the run with the grant that
+// it has is as good after one as before.
+func parkedGrant(w *world) {
+	detach := func(g sessions.Grant) {
+		w.about(g).with(func(p *sessions.Progress) { p.Detach = 5 * time.Minute }).tell()
+	}
+	early := w.call("a").in("ctx-a").ok()
+	w.step(lineage.VerbSuspend, early).ok()
+	detach(early)
+	w.stands(early, "suspended", "suspended/requested")
+	w.clock.advance(6 * time.Minute) // its time begins when it goes on
+	w.settle()
+	lost, dropped := w.call("a").in("ctx-b").ok(), w.call("a").in("ctx-c").ok()
+	for _, g := range []sessions.Grant{lost, dropped} {
+		w.step(lineage.VerbSuspend, g).ok()
+		w.step(lineage.VerbResume, g).ok()
+		w.step(lineage.VerbSuspend, g).ok()
+		w.step(lineage.VerbResume, g).ok()
+	}
+	w.step(lineage.VerbResume, early).ok()
+	w.loses(lost)
+	detach(dropped)
+	w.stands(lost, "active", "failed/lost")
+	w.renew(hour, dropped, early) // nobody holds them: there is nobody to renew
+	w.clock.advance(5*time.Minute - tick)
+	w.settle()
+	w.stands(dropped, "active", "active")
+	w.stands(early, "active", "active")
+	w.clock.advance(2 * tick)
+	w.settle()
+	w.stands(dropped, "failed/lost", "failed/lost")
+	w.stands(early, "failed/lost", "failed/lost")
+
+	// A call that takes the run up holds it, with a grant of its own; what the
+	// one before it says is stale.
+	c := w.call("a").in("ctx-d")
+	stale := c.ok()
+	w.step(lineage.VerbSuspend, stale).ok()
+	held := c.again().ok()
+	w.step(lineage.VerbSuspend, stale).ok()
+	detach(stale)
+	w.step(lineage.VerbResume, stale).ok()
+	w.loses(stale)
+	w.hold(held)
+	w.clock.advance(6 * time.Minute)
+	w.settle()
+	w.stands(held, "active", "active")
 }
 
 // A session with nothing in it may be parked too. It takes no place, and a call
@@ -171,8 +218,8 @@ func callParked(w *world) {
 	w.about(g).task(task).tell()
 	w.step(lineage.VerbSuspend, g).ok()
 	g2 := w.call("a").task(task).ok()
-	if g2.RunID != g.RunID || !g2.Waited || g2.Gen != 3 {
-		w.Errorf("a message of a parked run's task got %+v, want run %s with gen 3", g2, g.RunID)
+	if g2.RunID != g.RunID || !g2.Waited || g2.Gen != 2 {
+		w.Errorf("a message of a parked run's task got %+v, want run %s with gen 2", g2, g.RunID)
 	}
 	w.stands(g, "active", "active")
 }
@@ -282,7 +329,7 @@ func stepsInBatch(w *world) {
 		{Change: step(lineage.VerbSuspend)},
 		{Change: step(lineage.VerbSuspend)},
 		{Change: step(lineage.VerbResume)},
-		{Progress: &sessions.Progress{Root: w.root, Session: c.SessionID, Run: c.RunID, Gen: 2, Agent: "a", State: lineage.Completed}},
+		{Progress: &sessions.Progress{Root: w.root, Session: c.SessionID, Run: c.RunID, Gen: 1, Agent: "a", State: lineage.Completed}},
 		{Change: step(lineage.VerbComplete)},
 		{Change: step(lineage.VerbCancel)},
 	}

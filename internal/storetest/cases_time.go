@@ -174,6 +174,15 @@ func detached(w *world) {
 	w.stands(held, "failed/lost", "failed/lost")
 }
 
+// What has lapsed has lapsed, though nobody has settled it yet.
+func lateDetach(w *world) {
+	g := w.call("a").isolated().ok()
+	w.clock.advance(lease + tick)
+	w.about(g).with(func(p *sessions.Progress) { p.Detach = hour }).tell()
+	w.settle()
+	w.stands(g, "failed/lost", "failed/lost")
+}
+
 // A run that waited longer than its lease and is seen working again has a
 // lease as long as its last one: it must not be lost the moment it goes on.
 func resumedIsHeld(w *world) {
@@ -226,13 +235,16 @@ func deadlineMoves(w *world) {
 	g := w.call("a").in("ctx-a").ttl(time.Minute).ok()
 	w.completes(g)
 	w.clock.advance(time.Minute - tick)
-	next := w.call("a").in("ctx-a").ttl(time.Minute).ok()
+	next := w.call("a").in("ctx-a").ttl(time.Hour).ok() // the session keeps its own time
 	if want := w.clock.now().Add(time.Minute); next.Session.Deadline == nil || !next.Session.Deadline.Equal(want) {
 		w.Errorf("Grant.Session.Deadline = %v, want %v", next.Session.Deadline, want)
 	}
 	w.completes(next)
 	w.clock.advance(time.Minute - tick)
-	w.completes(w.call("a").in("ctx-a").ok()) // without a TTL: as it was
+	w.completes(w.call("a").in("ctx-a").ok())
+	w.clock.advance(time.Minute - tick)
+	w.look()
+	w.stands(g, "active", "completed")
 	w.clock.advance(2 * tick)
 	w.look()
 	w.stands(g, "expired", "completed")

@@ -57,6 +57,10 @@ var standings = []standing{
 		return g
 	}},
 	{name: "completed", bring: func(w *world, c *call) sessions.Grant { return w.brought(c.ok(), lineage.VerbComplete) }},
+	{name: "completed, with a run since", bring: func(w *world, c *call) sessions.Grant {
+		w.brought(c.ok(), lineage.VerbComplete)
+		return c.again().ok()
+	}},
 	{name: "failed", bring: func(w *world, c *call) sessions.Grant { return w.brought(c.ok(), lineage.VerbFail) }},
 	{name: "canceled", bring: func(w *world, c *call) sessions.Grant { return w.brought(w.bringIdle(c), lineage.VerbCancel) }},
 	{name: "lost", bring: func(w *world, c *call) sessions.Grant {

@@ -217,23 +217,67 @@ func (d *dump) spawnsAreSound() error {
 }
 
 // endsAreSound: whoever is to end has a time until when, and nothing goes on
-// below what has ended but what was given leave to, or stands for another
-// store's session, which nobody here can end.
+// below what has ended but what was given leave to, or was begun after that: by
+// a caller of its own, who goes on.
 func (d *dump) endsAreSound() error {
 	for _, s := range d.Sessions {
 		switch parent := d.session(s.Parent); {
 		case s.Ending != "" && s.Deadline == nil:
 			return fmt.Errorf("session %s is being ended (%s), and has for ever to", s.ID, s.Ending)
-		case s.State.Terminal() && (s.Ending != "" || s.Reserved):
-			return fmt.Errorf("session %s has ended, and is ending (%q) or reserved (%t)", s.ID, s.Ending, s.Reserved)
+		case s.State.Terminal() && s.Reserved:
+			return fmt.Errorf("session %s has ended, and is reserved", s.ID)
+		case s.State.Terminal() && s.Ending != "" && len(openRuns(s)) == 0:
+			return fmt.Errorf("session %s has ended, and is ending (%s) with nothing open in it", s.ID, s.Ending)
 		case s.Reserved && len(s.Runs) > 0:
 			return fmt.Errorf("session %s is reserved for its first run, and has %d", s.ID, len(s.Runs))
-		case s.State.Terminal() || s.Ending != "" || s.Abandon || parent == nil:
-		case parent.State.Terminal():
+		case s.Ending != "" || s.Abandon || parent == nil || !parent.State.Terminal():
+		case !s.State.Terminal():
 			return fmt.Errorf("session %s goes on below %s, which has ended", s.ID, parent.ID)
+		default:
+			for _, run := range openRuns(s) {
+				if d.opened(run) < d.ended(parent.ID) {
+					return fmt.Errorf("run %s in session %s goes on below %s, which has ended since", run, s.ID, parent.ID)
+				}
+			}
 		}
 	}
 	return nil
+}
+
+// openRuns are the ids of the runs that are open in s.
+func openRuns(s lineage.Session) []string {
+	var open []string
+	for _, r := range s.Runs {
+		if r.State == lineage.Active {
+			open = append(open, r.ID)
+		}
+	}
+	return open
+}
+
+// opened is the number of the event that opened a run.
+func (d *dump) opened(run string) uint64 {
+	for _, e := range d.Log {
+		var sent sessions.SentPayload
+		if e.Type == lineage.EventSent && json.Unmarshal(e.Payload, &sent) == nil && sent.Run == run {
+			return e.Seq
+		}
+	}
+	return 0
+}
+
+// ended is the number of the event that ended a session: the last, should its
+// loss have been corrected.
+func (d *dump) ended(session string) uint64 {
+	for _, e := range slices.Backward(d.Log) {
+		switch e.Type {
+		case lineage.EventCompleted, lineage.EventFailed, lineage.EventExpired:
+			if e.Session == session {
+				return e.Seq
+			}
+		}
+	}
+	return 0
 }
 
 func (d *dump) summaryIsRight() error {

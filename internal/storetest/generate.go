@@ -55,10 +55,14 @@ func (g *generator) task() string    { return pick(g, "t1", "t2", "t3", "t4", "t
 func (g *generator) step() step {
 	switch n := g.IntN(100); {
 	case n < 12:
-		if g.chance(8) {
-			return step{Advance: time.Duration(g.IntN(300_000)) * quantum}
+		most := 600
+		switch {
+		case g.chance(8):
+			most = 300_000
+		case g.chance(20):
+			most = 5000 // past a grace, and not past all leases
 		}
-		return step{Advance: time.Duration(g.IntN(600)) * quantum}
+		return step{Advance: time.Duration(g.IntN(most)) * quantum}
 	case n < 18:
 		return g.renew()
 	case n < 22:
@@ -161,6 +165,9 @@ func (g *generator) change() *sessions.Change {
 	}
 	if t := g.model.trees[c.Root]; t != nil && !g.chance(3) {
 		n := g.goesOn(t)
+		if late := g.late(t); late != nil && late.parent != nil && g.chance(50) {
+			n, c.Verb = late.parent, lineage.VerbComplete
+		}
 		if n.parent == nil && g.chance(90) {
 			c.Verb = lineage.VerbSuspend // which it does not take: with its end all would be over
 		}
@@ -244,6 +251,21 @@ func (g *generator) goesOn(t *modelTree) *node {
 	return n
 }
 
+// late is a session of t that has ended, and in which a run is open; nil if
+// there is none.
+func (g *generator) late(t *modelTree) *node {
+	var all []*node
+	for _, n := range t.nodes {
+		if n.State.Terminal() && n.unfinished() {
+			all = append(all, n)
+		}
+	}
+	if len(all) == 0 {
+		return nil
+	}
+	return pick(g, all...)
+}
+
 // anyRun is a random run, sooner one that has not ended; nil if there is none.
 func (g *generator) anyRun() (*modelTree, *modelRun) {
 	for range 8 {
@@ -280,7 +302,7 @@ func (g *generator) progress() *sessions.Progress {
 		p.Session = "" // the run's
 	}
 	g.state(p)
-	if g.chance(10) {
+	if g.chance(10) || r.Reason == lineage.ReasonRequested && g.chance(30) {
 		p.Detach = g.length(4000)
 	}
 	if g.chance(20) {
@@ -332,7 +354,7 @@ func (g *generator) state(p *sessions.Progress) {
 }
 
 func (g *generator) renew() step {
-	r := &renewal{Lease: g.length(900)}
+	r := &renewal{Lease: g.length(pick(g, 900, 900, 8000))}
 	for range 1 + g.IntN(4) {
 		if t, run := g.anyRun(); run != nil {
 			r.Runs = append(r.Runs, sessions.RunRef{

@@ -119,13 +119,13 @@ func (m *Model) Renew(_ context.Context, runs []sessions.RunRef, lease time.Dura
 			continue
 		}
 		r := t.run(ref.Run)
-		if r == nil || r.State != lineage.Active {
+		if r == nil || r.State.Terminal() {
 			continue
 		}
 		if r.in.Ending != "" {
 			m.tellCancels(now, r.in, r)
 		}
-		if !r.detached && ref.Gen <= r.gen && !r.lapsed(now) {
+		if r.State == lineage.Active && !r.detached && ref.Gen <= r.gen && !r.lapsed(now) {
 			r.lease, r.length = now.Add(lease), lease
 		}
 	}

@@ -127,19 +127,23 @@ func (m *Model) make(now time.Time, t *modelTree, a *sessions.Admission, caller 
 	s := t.child(caller, a.Agent)
 	s.ID, s.Kind, s.ContextID = a.SessionID, a.Kind, a.ContextID
 	s.Isolated, s.Inherit, s.ParentSource = a.Isolated, a.Inherit, a.Source
-	s.Abandon, s.Reserved = a.Abandon, a.Ahead
+	s.Abandon, s.Reserved, s.ttl = a.Abandon, a.Ahead, a.TTL
 	t.nodes = append(t.nodes, s)
 	t.spawn(now, s, origin{a.Turn, a.TraceID})
 	m.name(t, s, a.ContextID, a.Resolve != sessions.ResolveNone)
 	return s
 }
 
-// admitted is what every admission into n leaves in it. One that is being ended
-// gets no more time by it.
+// admitted is what every admission into n leaves in it: its time, which the
+// admission that made it set, begins anew, also where it is over. One that is
+// being ended gets no more of it.
 func (n *node) admitted(now time.Time, a *sessions.Admission) {
-	if a.TTL > 0 && n.Ending == "" {
-		deadline := now.Add(a.TTL)
+	switch deadline := now.Add(n.ttl); {
+	case n.Ending != "":
+	case n.ttl > 0:
 		n.Deadline = &deadline
+	case n.State.Terminal():
+		n.Deadline = nil
 	}
 	n.Owner = a.Owner
 }
@@ -309,7 +313,7 @@ func (t *modelTree) logCall(now time.Time, a *sessions.Admission, s *node, run *
 		t.append(now, s, by, "crossed/"+run.ID, lineage.EventCrossed, crossedPayload{run.ID, a.Crossed})
 	}
 	if waited || opens && s.State == lineage.Suspended && !s.waits() { // suspended while nothing ran in it
-		t.resume(now, s, run, by)
+		t.resume(now, s, run, by, grantID("resumed", run))
 	}
 	id := fmt.Sprintf("sent/%s/%s", a.Agent, a.MessageID)
 	if t.messages[agentID{a.Agent, a.MessageID}] != nil {
@@ -327,14 +331,19 @@ func (t *modelTree) logCall(now time.Time, a *sessions.Admission, s *node, run *
 	}
 }
 
+// grantID is the id of the event that a grant of a run begins or ends with.
+func grantID(what string, run *modelRun) string {
+	return fmt.Sprintf("%s/%s/%d", what, run.ID, run.gen)
+}
+
 // resume lets a run that waits go on, or one that is new begin in a session
-// that was suspended. Its gen is the new one already.
-func (t *modelTree) resume(now time.Time, s *node, run *modelRun, by origin) {
+// that was suspended, and logs that as the event id.
+func (t *modelTree) resume(now time.Time, s *node, run *modelRun, by origin, id string) {
 	run.State, run.Reason = lineage.Active, ""
 	if s.State == lineage.Suspended {
 		s.State = lineage.Active
 	}
-	t.append(now, s, by, fmt.Sprintf("resumed/%s/%d", run.ID, run.gen), lineage.EventResumed, sessions.RunPayload{Run: run.ID})
+	t.append(now, s, by, id, lineage.EventResumed, sessions.RunPayload{Run: run.ID})
 }
 
 type (

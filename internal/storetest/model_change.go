@@ -55,18 +55,19 @@ func (t *modelTree) suspendAll(now time.Time, s *node, by origin) {
 		}
 		idle = false
 		r.State, r.Reason = lineage.Suspended, lineage.ReasonRequested
-		t.append(now, s, by, fmt.Sprintf("suspended/%s/%d", r.ID, r.gen), lineage.EventSuspended,
+		t.append(now, s, by, fmt.Sprintf("suspended/%s/%d/%d", r.ID, r.gen, t.next()), lineage.EventSuspended,
 			sessions.RunPayload{Run: r.ID, Reason: r.Reason})
 	}
 	if idle {
-		t.append(now, s, by, fmt.Sprintf("suspended/%s/%d", s.ID, len(t.log)+1), lineage.EventSuspended,
+		t.append(now, s, by, fmt.Sprintf("suspended/%s/%d", s.ID, t.next()), lineage.EventSuspended,
 			sessions.RunPayload{Reason: lineage.ReasonRequested})
 	}
 	s.State = lineage.Suspended
 }
 
 // resumeAll lets s go on, with all that was suspended in it. It asks for no
-// place: what stands under its parent has stood there all the time.
+// place: what stands under its parent has stood there all the time. Who holds a
+// run hears nothing of it all, and goes on with the grant it has.
 func (t *modelTree) resumeAll(now time.Time, s *node, by origin) {
 	idle := true
 	for _, r := range s.runs {
@@ -74,12 +75,11 @@ func (t *modelTree) resumeAll(now time.Time, s *node, by origin) {
 			continue
 		}
 		idle = false
-		r.gen++
 		r.lease = now.Add(r.length)
-		t.resume(now, s, r, by)
+		t.resume(now, s, r, by, fmt.Sprintf("resumed/%s/%d/%d", r.ID, r.gen, t.next()))
 	}
 	if idle {
-		t.append(now, s, by, fmt.Sprintf("resumed/%s/%d", s.ID, len(t.log)+1), lineage.EventResumed, sessions.RunPayload{})
+		t.append(now, s, by, fmt.Sprintf("resumed/%s/%d", s.ID, t.next()), lineage.EventResumed, sessions.RunPayload{})
 	}
 	s.State = lineage.Active
 }

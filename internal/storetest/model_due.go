@@ -82,25 +82,27 @@ func (t *modelTree) due(now time.Time) []*node {
 }
 
 func (n *node) isDue(now time.Time) bool {
-	if n.State.Terminal() || n.Deadline == nil || n.Deadline.After(now) {
+	if !n.unfinished() || n.Deadline == nil || n.Deadline.After(now) {
 		return false
 	}
 	return n.Ending != "" || n.Kind != lineage.Main
 }
 
 // timeIsUp ends what was asked to stop and has not, and what is idle; what is
-// at work is asked to stop.
+// at work is asked to stop. A session ends but once: of one that has ended, only
+// the runs are left to end.
 func (m *Model) timeIsUp(now time.Time, t *modelTree, n *node) {
 	by := origin{turn: n.Turn}
-	expired := sessions.EndPayload{State: lineage.Expired}
+	end := sessions.EndPayload{State: lineage.Expired}
+	if n.Ending != "" && n.Ending != lineage.ReasonExpired {
+		end = sessions.EndPayload{State: lineage.Failed, Reason: n.Ending}
+	}
 	switch {
-	case n.Ending == lineage.ReasonExpired:
-		m.endSession(now, t, n, expired, by, "")
-	case n.Ending != "":
-		m.endSession(now, t, n, sessions.EndPayload{State: lineage.Failed, Reason: n.Ending}, by, "")
-	case n.busy():
+	case n.Ending == "" && n.busy():
 		m.askToStop(now, t, n, lineage.ReasonExpired, by)
+	case n.State.Terminal():
+		t.endRuns(now, n, end, by)
 	default:
-		m.endSession(now, t, n, expired, by, "")
+		m.endSession(now, t, n, end, by, "")
 	}
 }

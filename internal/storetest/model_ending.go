@@ -2,6 +2,7 @@ package storetest
 
 import (
 	"encoding/json"
+	"fmt"
 	"time"
 
 	"github.com/a2a-sidecar/a2a-sidecar/lineage"
@@ -41,31 +42,37 @@ func (t *modelTree) finish(now time.Time, s *node, end sessions.EndPayload, by o
 
 // cascade goes down from a session that has ended: what runs there is asked to
 // stop, what is idle ends at once, and what was given leave to go on is spared
-// with all below it.
+// with all below it. Below what has ended before, that end has been already.
 func (m *Model) cascade(now time.Time, t *modelTree, ended *node, asked string) {
 	for _, n := range t.nodes {
-		if n.parent != ended || n.State.Terminal() || n.Abandon {
+		if n.parent != ended || !n.unfinished() || n.Abandon {
 			continue
 		}
-		by := origin{n.Turn, asked}
+		by, over := origin{n.Turn, asked}, n.State.Terminal()
 		if n.busy() {
 			m.askToStop(now, t, n, lineage.ReasonOrphaned, by)
 		} else {
 			t.finish(now, n, sessions.EndPayload{State: lineage.Expired, Reason: lineage.ReasonParentEnded}, by)
 		}
-		m.cascade(now, t, n, asked)
+		if !over {
+			m.cascade(now, t, n, asked)
+		}
 	}
 }
 
 // askToStop begins the grace of s, in which its runs are to end. The first
-// request stands.
+// request stands, unless s has ended since, and runs have been opened in it.
 func (m *Model) askToStop(now time.Time, t *modelTree, s *node, reason string, by origin) {
 	if s.Ending != "" {
 		return
 	}
 	until := now.Add(lineage.DefaultGrace)
 	s.Ending, s.Deadline = reason, &until
-	t.append(now, s, by, "cancel/"+s.ID, lineage.EventCancel, sessions.CancelPayload{
+	id := "cancel/" + s.ID
+	if t.logged(id) {
+		id = fmt.Sprintf("%s/%d", id, t.next())
+	}
+	t.append(now, s, by, id, lineage.EventCancel, sessions.CancelPayload{
 		Reason: reason, GraceMS: lineage.DefaultGrace.Milliseconds(),
 	})
 	var runs []*modelRun
@@ -75,6 +82,16 @@ func (m *Model) askToStop(now time.Time, t *modelTree, s *node, reason string, b
 		}
 	}
 	m.tellCancels(now, s, runs...)
+}
+
+// endRuns ends what was opened in s after its own end, which stands.
+func (t *modelTree) endRuns(now time.Time, s *node, end sessions.EndPayload, by origin) {
+	for _, r := range s.runs {
+		if r.State == lineage.Active {
+			end.Run = r.ID
+			t.endRun(now, s, r, end, by)
+		}
+	}
 }
 
 func (n *node) keep(end sessions.EndPayload) {

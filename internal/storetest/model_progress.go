@@ -94,7 +94,7 @@ func (m *Model) tell(t *modelTree, s *node, run *modelRun, p *sessions.Progress)
 		if run.State == lineage.Suspended && run.Reason != lineage.ReasonRequested {
 			run.gen++
 			run.lease = now.Add(run.length) // else it would be lost before it is seen again
-			t.resume(now, s, run, by)
+			t.resume(now, s, run, by, grantID("resumed", run))
 		}
 	case lineage.Suspended:
 		t.suspend(now, s, run, p, by)
@@ -102,16 +102,29 @@ func (m *Model) tell(t *modelTree, s *node, run *modelRun, p *sessions.Progress)
 		m.end(now, t, s, run, p, by)
 	case lineage.Expired: // not a run's to tell
 	}
-	if p.Detach > 0 && run.State == lineage.Active && p.Gen >= run.gen {
-		run.lease, run.length, run.detached = now.Add(p.Detach), p.Detach, true
+	if p.Detach > 0 && p.Gen >= run.gen {
+		run.detach(now, p.Detach)
 	}
+}
+
+// detach: no call holds the run any more. One that is suspended by request gets
+// its time when it is resumed; one whose lease has lapsed gets none.
+func (r *modelRun) detach(now time.Time, length time.Duration) {
+	switch {
+	case r.State == lineage.Active && !r.lapsed(now):
+		r.lease = now.Add(length)
+	case r.State == lineage.Suspended && r.Reason == lineage.ReasonRequested:
+	default:
+		return
+	}
+	r.length, r.detached = length, true
 }
 
 // suspend makes an open run wait, or one that was suspended by request wait for
 // an answer as well. One that waits in a session that has ended would wait for
 // ever: it fails.
 func (t *modelTree) suspend(now time.Time, s *node, run *modelRun, p *sessions.Progress, by origin) {
-	id := fmt.Sprintf("suspended/%s/%d", run.ID, run.gen)
+	id := grantID("suspended", run)
 	switch {
 	case run.State == lineage.Suspended && run.Reason == lineage.ReasonRequested:
 		id += "/waits"
@@ -164,5 +177,8 @@ func (t *modelTree) endRun(now time.Time, s *node, run *modelRun, end sessions.E
 	s.keep(end)
 	if s.State == lineage.Suspended && !s.waits() {
 		s.State = lineage.Active
+	}
+	if !s.unfinished() {
+		s.Ending = "" // of what was opened in it after its end
 	}
 }

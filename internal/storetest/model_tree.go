@@ -35,6 +35,7 @@ type node struct {
 	lineage.Session
 	parent   *node // nil for main
 	children int   // ordinals given to its children
+	ttl      time.Duration
 	runs     []*modelRun
 }
 
@@ -73,6 +74,10 @@ func (n *node) waits() bool {
 func (n *node) busy() bool { return n.open() > 0 || n.waits() }
 
 func (n *node) live() bool { return n.busy() || n.Reserved }
+
+// unfinished reports whether n is to end yet, or a run that was opened in it
+// after its end.
+func (n *node) unfinished() bool { return !n.State.Terminal() || n.open() > 0 }
 
 // over reports whether n has ended, or is about to: no call finds it by its
 // context any more, and a new session may take that.
@@ -170,6 +175,14 @@ func (m *Model) agentRuns(agent string, now time.Time) int {
 // origin is what an event bears of the call that caused it.
 type origin struct{ turn, traceID string }
 
+// next is the number of the event that is logged next.
+func (t *modelTree) next() int { return len(t.log) + 1 }
+
+// logged reports whether the log has an event.
+func (t *modelTree) logged(id string) bool {
+	return slices.ContainsFunc(t.log, func(e lineage.Event) bool { return e.ID == id })
+}
+
 // append logs an event of n at time at, unless the log has its id, and returns
 // the time it was given: times never go backwards in a log.
 func (t *modelTree) append(at time.Time, n *node, by origin, id, typ string, payload any) time.Time {
@@ -178,11 +191,11 @@ func (t *modelTree) append(at time.Time, n *node, by origin, id, typ string, pay
 			at = last
 		}
 	}
-	if slices.ContainsFunc(t.log, func(e lineage.Event) bool { return e.ID == id }) {
+	if t.logged(id) {
 		return at
 	}
 	e := lineage.Event{
-		Seq: uint64(len(t.log)) + 1, ID: id, Time: at, Type: typ, Session: n.ID, Branch: n.Branch,
+		Seq: uint64(t.next()), ID: id, Time: at, Type: typ, Session: n.ID, Branch: n.Branch,
 		Tokens: n.Tokens, Turn: by.turn, TraceID: by.traceID, Payload: encode(payload),
 	}
 	t.log = append(t.log, e)

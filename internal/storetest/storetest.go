@@ -28,6 +28,10 @@
 //   - Every admission, and every step of a session that is there, settles what
 //     is due first, though it is refused then, or finds nothing to do.
 //   - A root session that was asked to stop is forced to like any other.
+//   - A call without a TTL into a session that has ended takes its deadline off:
+//     that was of the time before the end.
+//   - What is opened in an ended session after its parent's end, by a caller that
+//     goes on, is that caller's: no end above it stops it.
 //
 // What nobody may rely on is not compared: which of two trees of the same
 // instant is listed first, and what happens at the very instant that a lease or
@@ -162,6 +166,7 @@ var cases = []testCase{
 	{"a lapsed run holds no place at its agent", true, lapseFreesAgent},
 	{"a lapsed run's retry is a new run", true, lapseThenRetry},
 	{"a detached run has its own time", true, detached},
+	{"a run that has lapsed is detached no more", true, lateDetach},
 	{"a resumed run is held again", true, resumedIsHeld},
 	{"a session expires at its deadline", true, deadlineExpires},
 	{"each call puts the deadline off", true, deadlineMoves},
@@ -179,6 +184,7 @@ var cases = []testCase{
 	{"a session that is failed keeps reason and result", false, failByHand},
 	{"a suspended session's runs yield their places", true, parkYields},
 	{"a run resumed has its lease anew", true, parkedLease},
+	{"a run that was suspended by a step keeps its grant", true, parkedGrant},
 	{"an idle session is suspended, and resumed by a call", false, parkIdle},
 	{"a call into a suspended session runs", false, callParked},
 	{"a suspended run's agent may speak", false, parkedNews},
@@ -203,6 +209,15 @@ var cases = []testCase{
 	{"a lost shared session is corrected as a whole", true, lostSharedIsCorrected},
 	{"a parent is told what its children left", false, resultsAreTold},
 	{"a placeholder is a parent", false, placeholderIsTold},
+
+	// Runs that outlive their session: calls that came to it after its end.
+	{"a run in an ended session is stopped with the parent", true, lateOrphaned},
+	{"a run in an ended session is stopped at its deadline", true, lateExpires},
+	{"a run in an ended session has no time of before the end", true, lateWithoutTime},
+	{"runs in an ended session end one by one", true, lateRunsEnd},
+	{"a run in an ended session is spared with it", true, lateSpared},
+	{"what came after the end is not its parent's", true, lateBelowLate},
+	{"a run in a lost session may correct it while it is stopped", true, lateCorrects},
 
 	// Sessions made ahead of their first call.
 	{"a session made ahead holds its place", false, aheadHolds},

@@ -35,8 +35,9 @@ import (
 //	                     e<event> → seq of an event that may be told again
 //	t:{T}:log    stream  <seq>-1: id, at, type, session, branch, tokens, turn, trace, payload
 //	t:{T}:order  zset    c<ordinal><session> → minus the number of its parent: what has not
-//	                     ended and does not abandon it; s<session> → when it is due;
-//	                     r<open run> → 2^52 + end of its lease; "" → +inf keeps the key
+//	                     ended, or has open runs, and does not abandon it;
+//	                     s<session> → when it is due; r<open run> → 2^52 + end of its
+//	                     lease; "" → +inf keeps the key
 //
 // Keys of other slots. Every write to them may be repeated.
 //
@@ -45,8 +46,8 @@ import (
 //	b:task:A/I     string  root, principal (packed)          Retain + 1/4  Claim, Apply
 //	sid:I          string  root of the session's tree        Retain + 1/4  Apply
 //	trees          zset    root → start of the tree          Retain + 1/4  Apply
-//	due            zset    root → when something is due in   Retain + 1/4  Apply, Settle
-//	                       the tree, or may be
+//	due            zset    root → when something is due in   Retain + 1/4  Apply, Settle,
+//	                       the tree, or may be                             Renew, Sweep
 //	a:{A}:runs     zset    run, session (packed) → lease     Retain        take.lua, Apply, Renew
 //	a:{A}:wanted   string  1 while a call waits for a place  as it waits   take.lua
 //	ping           string  1                                 1 minute      Ping

@@ -29,8 +29,8 @@ func (s *Store) progressArgs(p *sessions.Progress) []any {
 const renewBatch = 1000
 
 // Renew prolongs the leases of runs, and their places at capped agents, and
-// tells those whose session is being ended again to stop. It is
-// a change of the trees: while a run is open its tree is kept.
+// tells those whose session is being ended again to stop, also the ones that
+// wait. It is a change of the trees: while a run is open its tree is kept.
 func (s *Store) Renew(ctx context.Context, runs []sessions.RunRef, lease time.Duration) error {
 	ctx, cancel := s.limit(ctx)
 	defer cancel()

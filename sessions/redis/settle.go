@@ -21,9 +21,10 @@ import (
 //	                time at which the list has it ─▶ the list, in the next flight
 //	Settle       ─▶ claims what is due, settles it, puts each tree where it is
 //	                due next, or off the list
+//	Sweep        ─▶ has any tree put there (upkeep "d") in which something will be due
 //
-// So a tree knows when the list has it at the latest (meta.listed), and what is
-// claimed by one that dies comes again.
+// So a tree knows when the list has it at the latest (meta.listed), what is
+// claimed by one that dies comes again, and what the list has lost comes back.
 
 const (
 	settleTrees = 100                    // claimed at once
@@ -86,7 +87,8 @@ func (s *Store) settle(ctx context.Context) (more bool, err error) {
 const never = 1<<53 - 1
 
 // lapse settles what is overdue in trees. A reply that is nil had an error.
-// claimed says that their places on the list of what is due are the caller's.
+// claimed says that their places on the list of what is due are the caller's;
+// else they are put on it.
 func (s *Store) lapse(ctx context.Context, roots []string, claimed bool) ([]*reply, error) {
 	f := s.flight()
 	calls := make([]*call, len(roots))

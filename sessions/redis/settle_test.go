@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	goredis "github.com/redis/go-redis/v9"
 
 	"github.com/a2a-sidecar/a2a-sidecar/internal/redistest"
@@ -140,6 +141,59 @@ func TestDueList(t *testing.T) {
 	at("after Sweep()", 30*time.Second)
 }
 
+// TestSweepRestoresList: the list of what is due comes back when it was lost, and
+// trees go on to rely on it.
+func TestSweepRestoresList(t *testing.T) {
+	t.Parallel()
+	srv := redistest.Start(t)
+	c, rdb := newClock(), srv.Client(t)
+	s := open(t, srv, redis.Options{Now: c.now, Retain: time.Hour})
+	began := c.now()
+	list := func(when string, want map[string]time.Duration) {
+		t.Helper()
+		got := map[string]time.Duration{}
+		for root, at := range due(t, rdb) {
+			got[root] = at.Sub(began).Round(time.Millisecond)
+		}
+		if d := cmp.Diff(want, got); d != "" {
+			t.Errorf("the list %s (-want +got):\n%s", when, d)
+		}
+	}
+	detached, timeless := call("detached", 1), call("timeless", 1)
+	timeless.TTL = 0
+	mustAdmit(t, s, detached)
+	mustAdmit(t, s, timeless)
+	wait := end(timeless)
+	wait.State = lineage.Suspended
+	tell(t, s, wait)
+	settle(t, s)
+	list("after two calls", map[string]time.Duration{"detached": 30 * time.Second, "timeless": 30 * time.Second})
+	tell(t, s, &sessions.Progress{
+		Root: detached.Root, Session: detached.SessionID, Run: detached.RunID, Gen: 1, Agent: "worker", TaskID: "task", Detach: 4 * time.Minute,
+	})
+	c.advance(30 * time.Second)
+	settle(t, s)
+	list("when one of them waits, and nobody holds the other", map[string]time.Duration{"detached": 4 * time.Minute})
+
+	if err := rdb.Del(t.Context(), "a2a:due").Err(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Sweep(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	list("after Sweep()", map[string]time.Duration{"detached": 4 * time.Minute})
+	if ttl, err := rdb.PTTL(t.Context(), "a2a:due").Result(); err != nil || ttl < 74*time.Minute {
+		t.Errorf("TTL of the list after Sweep() = %v, %v, want 75 minutes", ttl, err)
+	}
+	mustAdmit(t, s, call("detached", 2))
+	list("after a call that is due earlier", map[string]time.Duration{"detached": time.Minute})
+	c.advance(4 * time.Minute)
+	settle(t, s)
+	if got, err := s.Session(t.Context(), detached.SessionID); err != nil || got.Reason != lineage.ReasonLost {
+		t.Errorf("Session(that nobody holds) = %s/%s, %v, want failed/lost", got.State, got.Reason, err)
+	}
+}
+
 // TestClaimLapses: a tree that was claimed by one who died is settled by another.
 func TestClaimLapses(t *testing.T) {
 	t.Parallel()
@@ -230,4 +284,34 @@ func TestCascadeInPieces(t *testing.T) {
 	if err := storetest.Consistent(t.Context(), s); err != nil {
 		t.Error(err)
 	}
+}
+
+// TestLateRunLeavesOrder: a session that has ended is among those below its
+// parent for as long as a run is open in it, and due no longer.
+func TestLateRunLeavesOrder(t *testing.T) {
+	t.Parallel()
+	srv := redistest.Start(t)
+	s, rdb := open(t, srv, redis.Options{}), srv.Client(t)
+	a := call("r", 1)
+	order := func(when string, want ...string) {
+		t.Helper()
+		got, err := rdb.ZRange(t.Context(), "a2a:t:{r}:order", 0, -1).Result()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if d := cmp.Diff(append(want, ""), got); d != "" {
+			t.Errorf("the order %s (-want +got):\n%s", when, d)
+		}
+	}
+	child, atWork, lease := "c0000000001"+a.SessionID, "s"+a.SessionID, "rlate"
+	mustAdmit(t, s, a)
+	order("with a call", child, atWork, "r"+a.RunID)
+	tell(t, s, end(a))
+	order("after its end")
+	late := call("r", 2)
+	late.RunID, late.MessageID = "late", a.MessageID
+	mustAdmit(t, s, late)
+	order("when it comes again", child, atWork, lease)
+	tell(t, s, &sessions.Progress{Root: "r", Session: a.SessionID, Run: "late", Gen: 1, Agent: "worker", State: lineage.Completed})
+	order("after the second end")
 }

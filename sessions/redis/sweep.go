@@ -9,8 +9,9 @@ import (
 // turns.
 const sweepChunk = 500
 
-// Sweep looks at some of the trees for what is overdue in them: what a crash kept
-// off the list that Settle goes by. Trees that have outlived Retain the server
+// Sweep looks at some of the trees for what is overdue in them, and puts those in
+// which something will be on the list that Settle goes by: a crash or a fail-over
+// may have kept them off it. Trees that have outlived Retain the server
 // drops by itself, so dropped is always 0. Any number of sidecars may sweep at
 // once.
 func (s *Store) Sweep(ctx context.Context) (dropped int, err error) {

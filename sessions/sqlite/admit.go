@@ -283,12 +283,16 @@ func (b *batch) carryOut(p *plan) (sessions.Grant, error) {
 	return grantOf(p, s, sessions.Grant{RunID: r.ID, Gen: r.gen, New: made, Retry: p.retry, Resumed: p.resumed, Waited: waited}), nil
 }
 
-// admitted is what every admission leaves in its session. One that is being
-// ended gets no more time by it.
+// admitted is what every admission leaves in its session: its time, which the
+// admission that made it set, begins anew, also where it is over. One that is
+// being ended gets no more of it.
 func (b *batch) admitted(t *treeRow, s *sessionRow, a *sessions.Admission) {
-	if a.TTL > 0 && s.Ending == "" {
-		deadline := b.now.Add(a.TTL)
+	switch deadline := b.now.Add(s.ttl); {
+	case s.Ending != "":
+	case s.ttl > 0:
 		s.Deadline = &deadline
+	case s.State.Terminal():
+		s.Deadline = nil
 	}
 	s.Owner = a.Owner
 	b.schedule(t, s)
@@ -324,7 +328,7 @@ func (b *batch) makeSessions(p *plan, by origin) error {
 	s := child(t, p.caller, a.Agent, a.Inherit)
 	s.ID, s.Kind, s.ContextID, s.Isolated = a.SessionID, a.Kind, a.ContextID, a.Isolated
 	s.Turn, s.ParentSource, s.TraceID = a.Turn, a.Source, a.TraceID
-	s.Reserved, s.Abandon = a.Ahead, a.Abandon
+	s.Reserved, s.Abandon, s.ttl = a.Ahead, a.Abandon, a.TTL
 	p.session = s
 	if err := b.spawn(t, s, p.caller, by, a.Resolve != sessions.ResolveNone); err != nil {
 		return err
@@ -373,7 +377,7 @@ func (b *batch) logCall(p *plan, r *runRow, by origin, wakes bool) error {
 		}
 	}
 	if wakes {
-		if err := b.logResumed(t, s, r, by); err != nil {
+		if err := b.logStep(t, s, by, lineage.EventResumed, runStepID("resumed", r), r.ID, ""); err != nil {
 			return err
 		}
 	}

@@ -149,7 +149,7 @@ func (w *writer) recallAgenda(ctx context.Context) error {
 			WHERE r.ended IS NULL AND r.lease IS NOT NULL`, w.recallLease},
 		{"deadlines", `SELECT t.root, s.tree, s.n, s.id, s.deadline
 			FROM sessions s INDEXED BY sessions_going CROSS JOIN trees t ON t.no = s.tree
-			WHERE s.ended IS NULL AND (s.n > 1 OR s.ending <> '') AND s.deadline IS NOT NULL`, w.recallDeadline},
+			WHERE (s.ended IS NULL OR s.open > 0) AND (s.n > 1 OR s.ending <> '') AND s.deadline IS NOT NULL`, w.recallDeadline},
 		{"cascades", `SELECT t.root, c.tree, c.session, s.id
 			FROM cascades c CROSS JOIN trees t ON t.no = c.tree CROSS JOIN sessions s ON s.tree = c.tree AND s.n = c.session`, w.recallCascade},
 	} {

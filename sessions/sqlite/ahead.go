@@ -33,7 +33,7 @@ func (b *batch) admitAhead(p *plan) (sessions.Grant, error) {
 		return sessions.Grant{}, err
 	}
 	s := p.session
-	if err := b.countLive(t, s, 1); err != nil {
+	if err := b.countChild(t, s, 1, 0); err != nil {
 		return sessions.Grant{}, err
 	}
 	if len(a.Summary) > 0 {

@@ -124,7 +124,7 @@ func (s *Store) Renew(ctx context.Context, runs []sessions.RunRef, lease time.Du
 			if err != nil {
 				return err
 			}
-			if r == nil || r.State != lineage.Active {
+			if r == nil || r.State.Terminal() {
 				continue
 			}
 			s, err := b.session(t, r.session)
@@ -134,7 +134,7 @@ func (s *Store) Renew(ctx context.Context, runs []sessions.RunRef, lease time.Du
 			if s.Ending != "" {
 				b.noticeCancels(t, s, r) // whoever holds it may have missed that
 			}
-			if !r.detached && ref.Gen <= r.gen && r.lease.After(b.now) {
+			if r.State == lineage.Active && !r.detached && ref.Gen <= r.gen && r.lease.After(b.now) {
 				b.holdFor(t, s, r, lease)
 			}
 		}

@@ -17,8 +17,8 @@ const (
 
 // cascade goes down from a session that has ended, depth first, in spawn order:
 // what runs there is asked to stop, what is idle ends at once, and what was
-// given leave to go on is spared with all below it. What has ended is passed
-// by: its own end went down from it.
+// given leave to go on is spared with all below it. Below what has ended before
+// it does not go, whose own end did.
 type cascade struct {
 	tree  *treeRow
 	asked string // trace of whoever asked for the end
@@ -88,7 +88,7 @@ func (b *batch) beyond(c *cascade, s *sessionRow) error {
 	if err != nil {
 		return err
 	}
-	if !at.Abandon {
+	if !at.Abandon && (!at.State.Terminal() || at.Reason == lineage.ReasonParentEnded) {
 		err = b.below(c, at, 0)
 	}
 	for at.n != s.n && !c.cut && err == nil {
@@ -122,8 +122,12 @@ func (b *batch) below(c *cascade, s *sessionRow, after int) error {
 			if child.Abandon {
 				continue
 			}
+			over := child.State.Terminal()
 			if err := b.orphan(c, child); err != nil {
 				return err
+			}
+			if over {
+				continue
 			}
 			if err := b.below(c, child, 0); err != nil || c.cut {
 				return err
@@ -146,12 +150,12 @@ func (b *batch) orphan(c *cascade, s *sessionRow) error {
 	return b.finish(c.tree, s, nil, sessions.EndPayload{State: lineage.Expired, Reason: lineage.ReasonParentEnded}, by)
 }
 
-// goingChildren returns the numbers of some children of s that have not ended,
+// goingChildren returns the numbers of some children of s that are unfinished,
 // from after on, in spawn order: none when there are no more.
 func (b *batch) goingChildren(t *treeRow, s *sessionRow, after int) ([]int, error) {
 	// Left alone, SQLite would go through all sessions of the tree.
 	places, err := b.places(`SELECT n, 0 FROM sessions INDEXED BY sessions_going
-		WHERE tree = ? AND parent = ? AND n > ? AND ended IS NULL AND n > 1 ORDER BY n LIMIT ?`, t.no, s.n, after, cascadeActs+1)
+		WHERE tree = ? AND parent = ? AND n > ? AND (ended IS NULL OR open > 0) AND n > 1 ORDER BY n LIMIT ?`, t.no, s.n, after, cascadeActs+1)
 	if err != nil {
 		return nil, fmt.Errorf("looking for the children of session %s: %w", s.ID, err)
 	}

@@ -50,6 +50,13 @@ func family(top *sessions.Admission, other func(string) *sessions.Admission) []*
 	return ops
 }
 
+// again is the same call sent once more: what the sidecar makes up is new.
+func again(a *sessions.Admission) *sessions.Admission {
+	next, fresh := *a, call(a.Root)
+	next.MainID, next.RemoteID, next.SessionID, next.RunID = fresh.MainID, fresh.RemoteID, fresh.SessionID, fresh.RunID
+	return &next
+}
+
 func copied(ops []*sessions.Op) []*sessions.Op {
 	all := make([]*sessions.Op, len(ops))
 	for i, op := range ops {
@@ -127,8 +134,22 @@ func TestCascadeInPieces(t *testing.T) {
 	t.Parallel()
 	clock := newClock()
 	model, s := storetest.NewModel(clock.now), open(t, sqlite.Options{Path: sqlite.Memory, Now: clock.now})
-	top := below("")
-	ops := append(family(top, below), &sessions.Op{Change: &sessions.Change{Root: "root", Session: top.SessionID, Verb: lineage.VerbFail, Reason: "why"}})
+	top, late := below(""), below("")
+	fail := func(a *sessions.Admission) *sessions.Op {
+		return &sessions.Op{Change: &sessions.Change{Root: "root", Session: a.SessionID, Verb: lineage.VerbFail, Reason: "why"}}
+	}
+	ops := append(family(top, below), fail(top), &sessions.Op{Admit: late})
+	// Calls after the end of their sessions: those out of late end with it, those
+	// below them are calls of the root session, and do not.
+	for range 250 {
+		child := below(late.SessionID)
+		grandchild := below(child.SessionID)
+		ops = append(ops, &sessions.Op{Admit: child}, &sessions.Op{Admit: grandchild}, fail(grandchild), fail(child))
+		child, grandchild = again(child), again(grandchild)
+		grandchild.Caller.Session = ""
+		ops = append(ops, &sessions.Op{Admit: child}, &sessions.Op{Admit: grandchild})
+	}
+	ops = append(ops, fail(late))
 	for _, store := range []sessions.Store{model, s} {
 		store.Apply(t.Context(), copied(ops))
 		for more := true; more; {

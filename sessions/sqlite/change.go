@@ -29,7 +29,7 @@ func (b *batch) log(t *treeRow, s *sessionRow, by origin, typ, id string, payloa
 // logTold appends an event that somebody told of, unless the log has its id.
 func (b *batch) logTold(t *treeRow, s *sessionRow, by origin, typ, id string, payload []byte) error {
 	if kind, _, _ := strings.Cut(id, "/"); slices.Contains(ownIDs, kind) {
-		// Nobody should tell of these, so no index has them.
+		// Nobody should tell of these, so no index has all of them.
 		there, err := one(b, func(row scanner) (*int, error) {
 			var there int
 			return &there, row.Scan(&there)
@@ -194,12 +194,12 @@ func (b *batch) writeSession(s *sessionRow) error {
 			s.waiting, s.runs, s.tree, s.n)
 	}
 	return b.exec(`INSERT INTO sessions (tree, n, id, parent, edge, kind, agent, context, state, reason, depth, branch, ordinal,
-			tokens, read, isolated, inherit, remote, turn, source, created, updated, ended, deadline, ending, reserved, abandon, owner, result, usage, version, trace,
+			tokens, read, isolated, inherit, remote, turn, source, created, updated, ended, deadline, ttl, ending, reserved, abandon, owner, result, usage, version, trace,
 			children, going_children, live_children, out, open, waiting, runs, made)
-		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
+		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
 		s.tree, s.n, s.ID, s.parent, string(s.Edge), string(s.Kind), s.Agent, s.ContextID, string(s.State), s.Reason, s.Depth, s.Branch, s.Ordinal,
 		s.Tokens.String(), s.Read.String(), s.Isolated, string(s.Inherit), s.Remote, s.Turn, string(s.ParentSource),
-		s.CreatedAt.UnixNano(), s.UpdatedAt.UnixNano(), nullPointer(s.EndedAt), nullPointer(s.Deadline), s.Ending, s.Reserved, s.Abandon, s.Owner,
+		s.CreatedAt.UnixNano(), s.UpdatedAt.UnixNano(), nullPointer(s.EndedAt), nullPointer(s.Deadline), int64(s.ttl), s.Ending, s.Reserved, s.Abandon, s.Owner,
 		nullText(s.result), nullText(s.Usage), int64(s.Version), s.TraceID,
 		s.children, s.going, s.liveChildren, s.out, s.open, s.waiting, s.runs, s.made)
 }

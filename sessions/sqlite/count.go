@@ -50,41 +50,38 @@ func (b *batch) move(t *treeRow, s *sessionRow, r *runRow, to lineage.State, the
 	})
 }
 
-func count(s, what lineage.State) int {
-	if s == what {
+func count(s, what lineage.State) int { return flag(s == what) }
+
+// flag counts what is or is not.
+func flag(is bool) int {
+	if is {
 		return 1
 	}
 	return 0
 }
 
-// relive calls change, which changes s, and keeps the counts of live sessions
-// right.
+// relive calls change, which changes s, and keeps the counts of live and of
+// unfinished sessions right.
 func (b *batch) relive(t *treeRow, s *sessionRow, change func()) error {
-	was := s.live()
+	live, going := -flag(s.live()), -flag(s.unfinished())
 	change()
 	b.schedule(t, s)
-	switch is := s.live(); {
-	case was == is:
-		return nil
-	case was:
-		return b.countLive(t, s, -1)
-	default:
-		return b.countLive(t, s, 1)
-	}
+	return b.countChild(t, s, live+flag(s.live()), going+flag(s.unfinished()))
 }
 
-// countLive counts s as one live session more or less. The root session never
-// counts.
-func (b *batch) countLive(t *treeRow, s *sessionRow, step int) error {
-	if s.n == rootN {
+// countChild counts s as so many live and unfinished sessions more. The root
+// session never counts.
+func (b *batch) countChild(t *treeRow, s *sessionRow, live, going int) error {
+	if s.n == rootN || live == 0 && going == 0 {
 		return nil
 	}
 	parent, err := b.session(t, s.parent)
 	if err != nil {
 		return err
 	}
-	parent.liveChildren += step
-	t.Live += step
+	parent.liveChildren += live
+	parent.going += going
+	t.Live += live
 	b.touch(parent)
 	b.touchTree(t)
 	return nil

@@ -8,7 +8,8 @@ import (
 )
 
 // askToStop begins the grace of s, in which its runs are to end, and has their
-// agents asked. The first request stands.
+// agents asked. The first request stands, unless s has ended since, and runs
+// have been opened in it.
 func (b *batch) askToStop(t *treeRow, s *sessionRow, reason string, by origin) error {
 	if s.Ending != "" {
 		return nil
@@ -20,7 +21,7 @@ func (b *batch) askToStop(t *treeRow, s *sessionRow, reason string, by origin) e
 	until := b.now.Add(b.grace)
 	s.Ending, s.Deadline = reason, &until
 	b.schedule(t, s)
-	if err := b.log(t, s, by, lineage.EventCancel, "cancel/"+s.ID, payload); err != nil {
+	if err := b.logCancel(t, s, by, payload); err != nil {
 		return err
 	}
 	runs, err := b.goingRuns(t, s)
@@ -29,6 +30,16 @@ func (b *batch) askToStop(t *treeRow, s *sessionRow, reason string, by origin) e
 	}
 	b.noticeCancels(t, s, runs...)
 	return nil
+}
+
+// logCancel logs that s is asked to stop. The first time that is the event of
+// its name; a later one tells itself from it by its own number.
+func (b *batch) logCancel(t *treeRow, s *sessionRow, by origin, payload []byte) error {
+	id, before := "cancel/"+s.ID, t.seq
+	if err := b.append(t, s, by, lineage.EventCancel, id, payload, true); err != nil || t.seq > before {
+		return err
+	}
+	return b.log(t, s, by, lineage.EventCancel, numbered(id, t), payload)
 }
 
 // noticeCancels has it noticed that runs of s, which is being ended, are to stop.
@@ -44,7 +55,8 @@ func (b *batch) noticeCancels(t *treeRow, s *sessionRow, runs ...*runRow) {
 }
 
 // timeIsUp: the time of s is over, or its grace. What is at work is asked to
-// stop, what was asked and did not is made to, and what is idle ends.
+// stop, what was asked and did not is made to, and what is idle ends. A session
+// ends but once: of one that has ended, only the runs are left to end.
 func (b *batch) timeIsUp(t *treeRow, s *sessionRow) error {
 	by := origin{turn: s.Turn}
 	end := sessions.EndPayload{State: lineage.Expired}
@@ -54,7 +66,25 @@ func (b *batch) timeIsUp(t *treeRow, s *sessionRow) error {
 	case s.Ending != "" && s.Ending != lineage.ReasonExpired:
 		end = sessions.EndPayload{State: lineage.Failed, Reason: s.Ending}
 	}
+	if s.State.Terminal() {
+		return b.endRuns(t, s, end, by)
+	}
 	return b.endSession(t, s, nil, end, by, "")
+}
+
+// endRuns ends what was opened in s after its own end, which stands.
+func (b *batch) endRuns(t *treeRow, s *sessionRow, end sessions.EndPayload, by origin) error {
+	runs, err := b.goingRuns(t, s)
+	if err != nil {
+		return err
+	}
+	for _, r := range runs {
+		end.Run = r.ID
+		if err := b.endRun(t, s, r, end, by); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // endSession ends s, and with it r (nil: none) and all else that runs or waits
@@ -83,7 +113,6 @@ func (b *batch) finish(t *treeRow, s *sessionRow, r *runRow, end sessions.EndPay
 			return err
 		}
 	}
-	corrected := s.State.Terminal() // it was lost, and its parent has been told
 	err = b.relive(t, s, func() {
 		s.State, s.Reason, s.EndedAt = end.State, end.Reason, &at
 		s.Ending, s.Reserved = "", false
@@ -101,9 +130,6 @@ func (b *batch) finish(t *treeRow, s *sessionRow, r *runRow, end sessions.EndPay
 	parent, err := b.session(t, s.parent)
 	if err != nil {
 		return err
-	}
-	if !corrected {
-		parent.going--
 	}
 	return b.tellParent(t, parent, s, by)
 }

@@ -83,7 +83,7 @@ func (b *batch) park(t *treeRow, s *sessionRow, runs []*runRow, by origin) error
 		if err := b.move(t, s, r, lineage.Suspended, func() {}); err != nil {
 			return err
 		}
-		if err := b.logStep(t, s, by, lineage.EventSuspended, runStepID("suspended", r), r.ID, r.Reason); err != nil {
+		if err := b.logStep(t, s, by, lineage.EventSuspended, numbered(runStepID("suspended", r), t), r.ID, r.Reason); err != nil {
 			return err
 		}
 	}
@@ -91,11 +91,12 @@ func (b *batch) park(t *treeRow, s *sessionRow, runs []*runRow, by origin) error
 	if !idle {
 		return nil
 	}
-	return b.logStep(t, s, by, lineage.EventSuspended, sessionStepID("suspended", t, s), "", lineage.ReasonRequested)
+	return b.logStep(t, s, by, lineage.EventSuspended, numbered("suspended/"+s.ID, t), "", lineage.ReasonRequested)
 }
 
 // unpark lets s go on, with all that waits in it. It asks for no place: what
-// stands under its parent has stood there all the time.
+// stands under its parent has stood there all the time. Who holds a run hears
+// nothing of it all, and goes on with the grant it has.
 func (b *batch) unpark(t *treeRow, s *sessionRow, runs []*runRow, by origin) error {
 	idle := true
 	for _, r := range runs {
@@ -103,7 +104,7 @@ func (b *batch) unpark(t *treeRow, s *sessionRow, runs []*runRow, by origin) err
 			continue
 		}
 		idle = false
-		if err := b.reopen(t, s, r, by); err != nil {
+		if err := b.reopen(t, s, r, by, numbered(runStepID("resumed", r), t)); err != nil {
 			return err
 		}
 	}
@@ -111,21 +112,16 @@ func (b *batch) unpark(t *treeRow, s *sessionRow, runs []*runRow, by origin) err
 	if !idle {
 		return nil
 	}
-	return b.logStep(t, s, by, lineage.EventResumed, sessionStepID("resumed", t, s), "", "")
+	return b.logStep(t, s, by, lineage.EventResumed, numbered("resumed/"+s.ID, t), "", "")
 }
 
-// reopen lets a run that waited go on.
-func (b *batch) reopen(t *treeRow, s *sessionRow, r *runRow, by origin) error {
-	r.gen++
+// reopen lets a run that waited go on, and logs that as the event id.
+func (b *batch) reopen(t *treeRow, s *sessionRow, r *runRow, by origin, id string) error {
 	if err := b.open(t, s, r); err != nil {
 		return err
 	}
 	b.holdFor(t, s, r, r.hold) // else it would be lost before it is seen again
-	return b.logResumed(t, s, r, by)
-}
-
-func (b *batch) logResumed(t *treeRow, s *sessionRow, r *runRow, by origin) error {
-	return b.logStep(t, s, by, lineage.EventResumed, runStepID("resumed", r), r.ID, "")
+	return b.logStep(t, s, by, lineage.EventResumed, id, r.ID, "")
 }
 
 // logStep logs that s, or a run of it, waits or goes on.
@@ -138,11 +134,9 @@ func (b *batch) logStep(t *treeRow, s *sessionRow, by origin, typ, id, run, reas
 }
 
 // runStepID is the id of the event that r waits or goes on: once in each of its
-// grants.
+// grants, but for the steps that somebody asks for.
 func runStepID(step string, r *runRow) string { return step + "/" + r.ID + "/" + strconv.Itoa(r.gen) }
 
-// sessionStepID is that of a session in which nothing runs: the event's own
-// number tells it from the others.
-func sessionStepID(step string, t *treeRow, s *sessionRow) string {
-	return step + "/" + s.ID + "/" + strconv.FormatUint(t.seq+1, 10)
-}
+// numbered is an id of the next event of t, whose own number tells it from
+// others of its kind.
+func numbered(id string, t *treeRow) string { return id + "/" + strconv.FormatUint(t.seq+1, 10) }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"time"
 
 	"github.com/a2a-sidecar/a2a-sidecar/lineage"
 	"github.com/a2a-sidecar/a2a-sidecar/sessions"
@@ -102,11 +103,25 @@ func (b *batch) tell(t *treeRow, s *sessionRow, r *runRow, p *sessions.Progress)
 		}, by)
 	case lineage.Expired: // only a deadline makes that
 	}
-	if err == nil && p.Detach > 0 && r.State == lineage.Active && p.Gen >= r.gen {
-		r.owner, r.detached = "", true
-		b.holdFor(t, s, r, p.Detach)
+	if err == nil && p.Detach > 0 && p.Gen >= r.gen {
+		b.detach(t, s, r, p.Detach)
 	}
 	return err
+}
+
+// detach: no call holds r any more. One that is suspended by request gets its
+// time when it is resumed; one whose lease has lapsed gets none.
+func (b *batch) detach(t *treeRow, s *sessionRow, r *runRow, lease time.Duration) {
+	switch {
+	case r.State == lineage.Active && r.lease.After(b.now):
+		b.holdFor(t, s, r, lease)
+	case r.State == lineage.Suspended && r.Reason == lineage.ReasonRequested:
+		r.hold = lease
+		b.touchRun(r)
+	default:
+		return
+	}
+	r.owner, r.detached = "", true
 }
 
 // learnTask: the run's task is this. The first run of a task keeps it. It
@@ -160,7 +175,8 @@ func (b *batch) resume(t *treeRow, s *sessionRow, r *runRow, by origin) error {
 	if r.State != lineage.Suspended || r.Reason == lineage.ReasonRequested {
 		return nil
 	}
-	return b.reopen(t, s, r, by)
+	r.gen++
+	return b.reopen(t, s, r, by, runStepID("resumed", r))
 }
 
 // suspend makes an open run wait. One that would wait in a session that has
@@ -229,6 +245,9 @@ func (b *batch) endRun(t *treeRow, s *sessionRow, r *runRow, end sessions.EndPay
 	err = b.move(t, s, r, end.State, func() {
 		if s.State == lineage.Suspended && s.waiting == 0 {
 			s.State = lineage.Active
+		}
+		if !s.unfinished() {
+			s.Ending = "" // of what was opened in it after its end
 		}
 	})
 	if err != nil {

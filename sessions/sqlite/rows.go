@@ -33,7 +33,7 @@ type (
 		tree         int64
 		n, parent    int
 		children     int // spawn ordinals handed out
-		going        int // children that have not ended
+		going        int // children that are unfinished
 		liveChildren int
 		out          int // active runs whose caller it is
 		open         int // active runs in it
@@ -41,6 +41,7 @@ type (
 		runs         int
 		made         int             // sessions that the tree had made up to this one, itself included
 		result       json.RawMessage // Result as it came
+		ttl          time.Duration   // what each admission gives it; 0: no end
 	}
 	runRow struct {
 		lineage.Run
@@ -68,13 +69,17 @@ func (s *sessionRow) live() bool { return s.busy() || s.Reserved }
 // busy reports whether a run is open or waits in s.
 func (s *sessionRow) busy() bool { return s.open > 0 || s.waiting > 0 }
 
+// unfinished reports whether s is to end yet, or a run that was opened in it
+// after its end.
+func (s *sessionRow) unfinished() bool { return !s.State.Terminal() || s.open > 0 }
+
 // over reports whether s has ended or is being ended: no new call finds it.
 func (s *sessionRow) over() bool { return s.State.Terminal() || s.Ending != "" }
 
 // due is when the time of s is over, or the grace in which it is to end; zero
 // if nothing is. A root session has no time of its own, but may be ended.
 func (s *sessionRow) due() time.Time {
-	if s.Deadline == nil || s.State.Terminal() || s.n == rootN && s.Ending == "" {
+	if s.Deadline == nil || !s.unfinished() || s.n == rootN && s.Ending == "" {
 		return time.Time{}
 	}
 	return *s.Deadline
@@ -98,7 +103,7 @@ const (
 	treeColumns = `no, root, principal, catch_all, started, last_event, hour, seq, token, sessions, made, live, depth, errors, agents, shadowed`
 
 	sessionColumns = `s.tree, s.n, s.id, s.parent, ifnull(p.id, ''), s.edge, s.kind, s.agent, s.context, s.state, s.reason, s.depth, s.branch,
-		s.ordinal, s.tokens, s.read, s.isolated, s.inherit, s.remote, s.turn, s.source, s.created, s.updated, s.ended, s.deadline,
+		s.ordinal, s.tokens, s.read, s.isolated, s.inherit, s.remote, s.turn, s.source, s.created, s.updated, s.ended, s.deadline, s.ttl,
 		s.ending, s.reserved, s.abandon, s.owner, s.result, s.usage, s.version, s.trace,
 		s.children, s.going_children, s.live_children, s.out, s.open, s.waiting, s.runs, s.made`
 	sessionTables = `sessions s LEFT JOIN sessions p ON p.tree = s.tree AND p.n = s.parent`
@@ -142,7 +147,7 @@ func scanSession(row scanner) (*sessionRow, error) {
 	var tokens, read string
 	var result, usage sql.NullString
 	err := row.Scan(&s.tree, &s.n, &s.ID, &s.parent, &s.Parent, &s.Edge, &s.Kind, &s.Agent, &s.ContextID, &s.State, &s.Reason, &s.Depth, &s.Branch,
-		&s.Ordinal, &tokens, &read, &s.Isolated, &s.Inherit, &s.Remote, &s.Turn, &s.ParentSource, &created, &updated, &ended, &deadline,
+		&s.Ordinal, &tokens, &read, &s.Isolated, &s.Inherit, &s.Remote, &s.Turn, &s.ParentSource, &created, &updated, &ended, &deadline, &s.ttl,
 		&s.Ending, &s.Reserved, &s.Abandon, &s.Owner, &result, &usage, &s.Version, &s.TraceID,
 		&s.children, &s.going, &s.liveChildren, &s.out, &s.open, &s.waiting, &s.runs, &s.made)
 	if err != nil {

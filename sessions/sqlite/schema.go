@@ -29,7 +29,8 @@ const (
 //	          live_children, out, open, waiting, runs) are what the caps and the
 //	          cascade look at, so that nothing is ever counted; made is how many
 //	          sessions the tree had made up to this one. The index of those that
-//	          have not ended leads a cascade to them, and the agenda at the start.
+//	          are to end yet, or a run in them, leads a cascade to them, and the
+//	          agenda at the start.
 //	runs      one row a run. lease is set while the run is active, and only then;
 //	          hold is how long it was given for. When it lapses is the agenda's to
 //	          know: no index here is rewritten by a renewal.
@@ -51,7 +52,8 @@ const (
 //	          together and in order without an index. The session's id and branch
 //	          stand in its own row. told is set for events that others told of:
 //	          the unique index makes appending them idempotent. Those that the
-//	          store makes itself come once because what they tell happens once.
+//	          store makes itself come once because what they tell happens once;
+//	          but a session's first request to stop is in the index, too.
 //	dropped   trees that are no more, but whose rows are not all gone yet.
 //	meta      the key of derived context ids, made when it is first asked for.
 const schema = `
@@ -70,13 +72,13 @@ CREATE TABLE sessions (
 	state TEXT NOT NULL, reason TEXT NOT NULL, depth INTEGER NOT NULL, branch TEXT NOT NULL, ordinal INTEGER NOT NULL,
 	tokens TEXT NOT NULL, read TEXT NOT NULL, isolated INTEGER NOT NULL, inherit TEXT NOT NULL, remote INTEGER NOT NULL,
 	turn TEXT NOT NULL, source TEXT NOT NULL, created INTEGER NOT NULL, updated INTEGER NOT NULL, ended INTEGER,
-	deadline INTEGER, ending TEXT NOT NULL, reserved INTEGER NOT NULL, abandon INTEGER NOT NULL, owner TEXT NOT NULL, result TEXT, usage TEXT, version INTEGER NOT NULL, trace TEXT NOT NULL,
+	deadline INTEGER, ttl INTEGER NOT NULL, ending TEXT NOT NULL, reserved INTEGER NOT NULL, abandon INTEGER NOT NULL, owner TEXT NOT NULL, result TEXT, usage TEXT, version INTEGER NOT NULL, trace TEXT NOT NULL,
 	children INTEGER NOT NULL, going_children INTEGER NOT NULL, live_children INTEGER NOT NULL, out INTEGER NOT NULL,
 	open INTEGER NOT NULL, waiting INTEGER NOT NULL, runs INTEGER NOT NULL, made INTEGER NOT NULL,
 	PRIMARY KEY (tree, n)
 ) WITHOUT ROWID;
 CREATE UNIQUE INDEX sessions_id ON sessions (id);
-CREATE INDEX sessions_going ON sessions (tree, parent, n) WHERE ended IS NULL AND (n > 1 OR ending <> '');
+CREATE INDEX sessions_going ON sessions (tree, parent, n) WHERE (ended IS NULL OR open > 0) AND (n > 1 OR ending <> '');
 
 CREATE TABLE runs (
 	tree INTEGER NOT NULL, session INTEGER NOT NULL, n INTEGER NOT NULL, id TEXT NOT NULL, caller INTEGER NOT NULL,

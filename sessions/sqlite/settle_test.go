@@ -74,6 +74,11 @@ func TestSettleAfterRestart(t *testing.T) {
 	back := below("")
 	back.Agent, back.Resolve, back.ContextID = "coordinator", sessions.ResolveContext, "root"
 	made["main"] = admit(t, s, back)
+	over := below("")
+	over.TTL = 20 * time.Minute
+	step(admit(t, s, over), lineage.VerbComplete)
+	made["over, detached"] = admit(t, s, again(over))
+	tell(made["over, detached"], sessions.Progress{Detach: time.Hour})
 	closeStore(t, s)
 	s = open(t, opts)
 	settle(t, s)
@@ -90,6 +95,7 @@ func TestSettleAfterRestart(t *testing.T) {
 	want := map[string]string{
 		"shared": "failed/lost/", "isolated": "failed/lost/", "waiting": "suspended//", "parked": "suspended//", "detached": "active//",
 		"ending": "failed/lost/", "ending, detached": "active//canceled", "reserved": "active//", "main": "active//",
+		"over, detached": "completed//",
 	}
 	check(want)
 	for _, next := range []struct {
@@ -98,7 +104,9 @@ func TestSettleAfterRestart(t *testing.T) {
 	}{
 		{lineage.DefaultGrace, "ending, detached", "failed/canceled/"},
 		{10*time.Minute - lineage.DefaultGrace, "reserved", "expired//"},
-		{50 * time.Minute, "detached", "failed/lost/"},
+		{10 * time.Minute, "over, detached", "completed//expired"},
+		{lineage.DefaultGrace, "over, detached", "completed//"},
+		{40*time.Minute - lineage.DefaultGrace, "detached", "failed/lost/"},
 	} {
 		clock.advance(next.after - time.Nanosecond)
 		settle(t, s)

@@ -214,13 +214,19 @@ local function admit(keys, argv)
 	if new then
 		s = child(caller, a.session, a.agent)
 		s.kind, s.context, s.isolated, s.inherit, s.source = a.kind, a.context, a.isolated == '1', a.inherit, a.source
-		s.abandon, s.reserved = a.abandon == '1', a.ahead
+		s.abandon, s.reserved, s.ttl = a.abandon == '1', a.ahead, a.ttl
 		spawn(s, caller, by, true)
 		nameContext(s, a.context, a.resolve ~= '')
 		if a.resolve == 'agent' then name(atShared, s.id) end
 		if a.turn ~= '' then name(atTurn, (id(atTurn) or 0) + 1) end
 	end
-	if a.ttl > 0 and s.ending == '' then s.deadline = now + a.ttl end
+	if s.ending == '' then
+		if s.ttl > 0 then
+			s.deadline = now + s.ttl
+		elseif terminal(s.state) then
+			s.deadline = false -- what is left of a grace is no time
+		end
+	end
 	s.owner, s.dirty, dirty = a.owner, true, true
 	if a.listed ~= '' then
 		-- The list has it at this time at the latest, and at the one it had it

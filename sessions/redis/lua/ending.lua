@@ -162,7 +162,7 @@ local function force(s)
 	for _, r in ipairs(runsOf(s.open)) do
 		close(s, r)
 		e.run = r.id
-		endRun(s, r, e, {turn = r.turn, trace = ''})
+		endRun(s, r, e, origin(s))
 	end
 end
 

@@ -3,7 +3,7 @@
 -- child makes a session that hangs nowhere yet, below parent (nil: the root).
 local function child(parent, sid, agent)
 	local s = {id = sid, new = true, agent = agent, state = 'active', reason = '', ending = '', context = '', owner = '',
-		isolated = false, remote = false, abandon = false, reserved = false, cascade = false, asked = false, counted = false,
+		ttl = 0, isolated = false, remote = false, abandon = false, reserved = false, cascade = false, asked = false, counted = false,
 		open = {}, waiting = {}, kept = '', tokens = '', read = '', out = 0, children = 0, live = 0, runs = 0,
 		ended = false, deadline = false, due = false}
 	if parent then

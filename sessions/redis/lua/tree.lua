@@ -68,12 +68,12 @@ end
 -- path is id, agent, … from the root on, packed.
 local function encodeNode(s)
 	return pack(s.number, s.depth, s.ordinal, s.created, s.parent, s.edge, s.kind, s.agent, s.branch, s.tokens, s.read,
-		s.isolated, s.inherit, s.remote, s.abandon, s.turn, s.source, s.trace, s.path)
+		s.isolated, s.inherit, s.remote, s.abandon, s.turn, s.source, s.trace, s.path, s.ttl)
 end
 
 local function decodeNode(raw, s)
 	s.number, s.depth, s.ordinal, s.created, s.parent, s.edge, s.kind, s.agent, s.branch, s.tokens, s.read,
-		s.isolated, s.inherit, s.remote, s.abandon, s.turn, s.source, s.trace, s.path = decode(raw)
+		s.isolated, s.inherit, s.remote, s.abandon, s.turn, s.source, s.trace, s.path, s.ttl = decode(raw)
 end
 
 -- What does. out counts the open runs that came out of it, live its live
