@@ -261,3 +261,31 @@ func TestStepWakesTheQueue(t *testing.T) {
 		w.end(first, sessions.CallerGone)
 	})
 }
+
+// Nobody tells of a place that a session gave back because its time was over.
+func TestPlaceOfAnExpiredSessionIsFound(t *testing.T) {
+	t.Parallel()
+	inWorld(t, func(o *sessions.Options) { configured(o); o.Alone = true }, func(t *testing.T, w *world) {
+		w.isolating()
+		w.agent.Limits.MaxChildren = 1
+		w.spawn(sessions.Spawn{Root: "root", Agent: "worker", TTL: 10 * time.Millisecond})
+		began := time.Now()
+		b := <-w.start(t.Context(), message{root: "root"})
+		if took := time.Since(began); b.err != nil || took > sessions.DefaultSettle+10*time.Millisecond {
+			t.Fatalf("the call: %v after %v, want the place once the session is settled", b.err, took)
+		}
+		w.complete(b.run)
+	})
+}
+
+// What is damaged in a store keeps nobody from what is not.
+func TestDamageKeepsNoSidecarFromStarting(t *testing.T) {
+	t.Parallel()
+	inWorld(t, nil, func(t *testing.T, w *world) {
+		w.store.mu.Lock()
+		w.store.damaged = errFaulty
+		w.store.mu.Unlock()
+		next := newWorld(t, w.store, nil)
+		next.complete(next.begin(message{root: "root"}))
+	})
+}

@@ -34,6 +34,7 @@ type shaky struct {
 	notices  []func()           // tell them again
 	after    func(*sessions.Op) // called with each op that was carried out, before its outcome is known
 	faulty   error              // of every progress
+	damaged  error              // of every Settle
 	hung     chan struct{}
 	unclaims int
 	finds    int
@@ -140,6 +141,12 @@ func (s *shaky) Renew(ctx context.Context, runs []sessions.RunRef, lease time.Du
 func (s *shaky) Settle(ctx context.Context) (bool, error) {
 	if err := s.fault(); err != nil {
 		return false, err
+	}
+	s.mu.Lock()
+	damaged := s.damaged
+	s.mu.Unlock()
+	if damaged != nil {
+		return false, damaged
 	}
 	return s.Model.Settle(ctx)
 }
