@@ -13,7 +13,7 @@ import (
 // outOfService are the answers of a server that cannot serve now, and may soon.
 var outOfService = []string{
 	"LOADING", "BUSY", "OOM", "READONLY", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN", "NOREPLICAS", "MISCONF",
-	"NOAUTH", "WRONGPASS", "MOVED", "ASK", "max number of clients", "Function not found",
+	"NOAUTH", "WRONGPASS", "NOPERM", "MOVED", "ASK", "max number of clients", "Function not found",
 }
 
 // unavailable reports whether err means that the store did not serve: there
