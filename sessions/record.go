@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	lru "github.com/hashicorp/golang-lru/v2"
@@ -110,6 +111,7 @@ type Record struct {
 	cancel context.CancelFunc
 	beat   sync.WaitGroup // what goes on in the background
 	jobs   jobs
+	outage atomic.Bool   // the store has not answered since it was last settled
 	asks   chan struct{} // capacity 1: a task is to be asked for at once
 	beats  chan struct{} // capacity 1: leases are to be renewed at once
 	slots  chan struct{} // of questions under way

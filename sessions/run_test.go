@@ -242,6 +242,22 @@ func TestLeasesAreRenewed(t *testing.T) {
 	})
 }
 
+// After an outage that is shorter than a lease, the leases are renewed before
+// anything is settled.
+func TestShortOutageCostsNoLease(t *testing.T) {
+	t.Parallel()
+	inWorld(t, nil, func(t *testing.T, w *world) {
+		run := w.begin(message{root: "root"})
+		time.Sleep(time.Second)
+		w.store.set(true)
+		time.Sleep(sessions.DefaultLease - 3*time.Second)
+		w.store.set(false)
+		time.Sleep(5 * time.Second)
+		w.stands(run, lineage.Active, lineage.Active, "")
+		w.complete(run)
+	})
+}
+
 // Two calls hold one run: a message sent to a task at work, or sent again.
 func TestRunIsHeldByAllItsCalls(t *testing.T) {
 	t.Parallel()

@@ -103,13 +103,18 @@ func (r *Record) renew(ctx context.Context) {
 	}
 }
 
-// settle settles what is overdue in the store. A store that does not answer is
-// the writer's business.
+// settle settles what is overdue in the store. When that has not answered for a
+// while, the leases come first: some have missed their beats, and are not over.
 func (r *Record) settle(ctx context.Context) {
 	if r.writer.unavailable() != nil {
+		r.outage.Store(true)
 		return
 	}
+	if r.outage.Swap(false) {
+		r.renew(ctx)
+	}
 	if err := r.settleAll(ctx); err != nil && ctx.Err() == nil {
+		r.outage.Store(errors.Is(err, ErrUnavailable))
 		r.opts.Logger.WarnContext(ctx, "settling what is overdue failed", "error", err)
 	}
 	if r.opts.Alone {
