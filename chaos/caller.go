@@ -73,7 +73,7 @@ const (
 
 const (
 	attempts = 4               // of one message whose answer broke off
-	stubborn = 6 * time.Second // for so long a caller looks for a sidecar that is there and has its store
+	searching = 6 * time.Second // for so long a caller looks for a sidecar that is there and has its store
 )
 
 // call has j done for the caller that has the context from, in the conversation
@@ -98,7 +98,7 @@ func (c *caller) deliver(ctx context.Context, l letter, task string) (o outcome)
 	for n := 0; ; {
 		o = c.attempt(ctx, l, task, c.sidecars[c.pick(len(c.sidecars))])
 		switch {
-		case (o.result == unconnected || o.reason == "STORE_UNAVAILABLE") && time.Since(began) < stubborn:
+		case (o.result == unconnected || o.reason == "STORE_UNAVAILABLE") && time.Since(began) < searching:
 		case n < attempts-1 && o.result == broken && c.pick(3) > 0:
 			n++
 		default:

@@ -281,17 +281,13 @@ func TestStopIsHeardByTheHeartbeat(t *testing.T) {
 	t.Parallel()
 	inWorld(t, byContext, func(t *testing.T, w *world) {
 		o := w.reaching()
-		w.store.mu.Lock()
-		w.store.deaf = true
-		w.store.mu.Unlock()
+		w.store.loseNotices(true)
 		parent, one, two, _, _ := w.family()
 		w.step(parent, lineage.VerbComplete)
 		if canceled, _ := o.told(); len(canceled) != 0 {
 			t.Fatalf("canceled = %v though the store's notices are lost", canceled)
 		}
-		w.store.mu.Lock()
-		w.store.deaf = false
-		w.store.mu.Unlock()
+		w.store.loseNotices(false)
 		time.Sleep(sessions.DefaultLease / 3)
 		synctest.Wait()
 		canceled, _ := o.told()
@@ -388,13 +384,9 @@ func TestCallIntoAnEndingSession(t *testing.T) {
 		first, _ := w.aborting(message{root: "root"}, "ann")
 		w.say(first, task(asks))
 		w.end(first, sessions.Answered)
-		w.store.mu.Lock()
-		w.store.deaf = true
-		w.store.mu.Unlock()
+		w.store.loseNotices(true)
 		w.step(first, lineage.VerbCancel)
-		w.store.mu.Lock()
-		w.store.deaf = false
-		w.store.mu.Unlock()
+		w.store.loseNotices(false)
 		second, _ := w.aborting(message{root: "root", task: "t1"}, "bob")
 		w.working(second, "t1")
 		canceled, _ := o.told()

@@ -83,13 +83,9 @@ func TestStopOfAnUnheardTaskIsHeardByTheHeartbeat(t *testing.T) {
 				run, _ := w.aborting(message{root: "root"}, "ann")
 				w.say(run, task(state))
 				w.end(run, sessions.Answered)
-				w.store.mu.Lock()
-				w.store.deaf = true
-				w.store.mu.Unlock()
+				w.store.loseNotices(true)
 				w.step(run, lineage.VerbCancel)
-				w.store.mu.Lock()
-				w.store.deaf = false
-				w.store.mu.Unlock()
+				w.store.loseNotices(false)
 				time.Sleep(sessions.DefaultLease/3 + time.Second)
 				canceled, _ := o.told()
 				same(t, "canceled", canceled, []string{"t1 as ann"})

@@ -59,6 +59,13 @@ func (s *shaky) set(down bool) {
 	s.down = down
 }
 
+// loseNotices has notices lost from here on, or no longer.
+func (s *shaky) loseNotices(deaf bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.deaf = deaf
+}
+
 func (s *shaky) Apply(ctx context.Context, ops []*sessions.Op) {
 	s.mu.Lock()
 	hung := s.hung

@@ -317,8 +317,8 @@ func TestConformance41TimeIsOver(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(t *testing.T, st *stage) {
 		const soon = 3 * time.Second
-		worker, stubborn := cast(t, "worker"), cast(t, "stubborn", deaf)
-		s := st.serve(t, settings("grace: 1s", worker.with("ttl: 1s"), stubborn.with("ttl: 1s")), "coordinator")[0]
+		worker, deafened := cast(t, "worker"), cast(t, "deafened", deaf)
+		s := st.serve(t, settings("grace: 1s", worker.with("ttl: 1s"), deafened.with("ttl: 1s")), "coordinator")[0]
 		toWorker := dial(t, s, "worker")
 		done := stream(t, toWorker, origin{root: "idle"}, userSays("go"))
 		idle := next(t, "the worker works", worker.jobs)
@@ -331,8 +331,8 @@ func TestConformance41TimeIsOver(t *testing.T) {
 			t.Fatal(err)
 		}
 		lonely := next(t, "the worker works", worker.jobs)
-		forced := stream(t, dial(t, s, "stubborn"), origin{root: "forced"}, userSays("go"))
-		stuck := next(t, "the stubborn one works", stubborn.jobs)
+		forced := stream(t, dial(t, s, "deafened"), origin{root: "forced"}, userSays("go"))
+		stuck := next(t, "the deafened one works", deafened.jobs)
 
 		// Till here, and for as long as this waits, nobody asks the sidecar anything.
 		asked := next(t, "the worker is asked to stop", worker.stops)
@@ -344,7 +344,7 @@ func TestConformance41TimeIsOver(t *testing.T) {
 		}
 		next(t, "the call is cut off", forced.done)
 		if got := forced.ended.Sub(stuck.came); forced.err == nil || got < 3*time.Second/2 || got > soon+time.Second {
-			t.Errorf("the stubborn call ended after %s with %v, want it cut off after about 2s", got, forced.err)
+			t.Errorf("the deafened call ended after %s with %v, want it cut off after about 2s", got, forced.err)
 		}
 
 		s.comes(t, lonely.session(), lineage.Failed, lineage.ReasonCanceled)
