@@ -72,7 +72,7 @@ const (
 )
 
 const (
-	attempts = 4               // of one message whose answer broke off
+	attempts  = 4               // of one message whose answer broke off
 	searching = 6 * time.Second // for so long a caller looks for a sidecar that is there and has its store
 )
 
